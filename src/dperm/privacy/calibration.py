@@ -1,0 +1,164 @@
+"""Plans of releases, written before any data are seen, and the noise that fits them into a budget.
+
+A plan lists kinds, counts and shares. One unknown is left, a noise scale; :func:`calibrate` finds the smallest scale
+whose accounted epsilon is within the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from dperm.errors import InvalidInput, Unsupported
+from dperm.privacy import composition
+from dperm.privacy.budget import Budget
+from dperm.privacy.events import Composed, Event, Gaussian, Laplace, PoissonGaussian, Repeat, Selection
+
+__all__ = ["CalibratedPlan", "Plan", "PlannedRelease", "calibrate", "smallest_scale"]
+
+_KINDS = {"gaussian": Gaussian, "laplace": Laplace, "selection": Selection}
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """``count`` releases of one query by one kind of mechanism, with a share of the budget.
+
+    ``share`` is measured in rho (or mu squared): Gaussian, Laplace and Gumbel-selection releases with noise multiplier
+    ``m`` cost about 1/(2 m^2) each, so a group's multiplier is ``scale * sqrt(count / share)``.
+    """
+
+    query: str
+    kind: str
+    count: int
+    share: float = 1.0
+    replacement_ratio: float = 2.0
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in {*_KINDS, "poisson-gaussian"}:
+            raise InvalidInput(f"unknown kind of release {self.kind!r} in a plan.")
+        if self.count < 1 or self.count != int(self.count):
+            raise InvalidInput(f"a plan needs a whole number of releases >= 1, not {self.count!r}.")
+        if not (math.isfinite(self.share) and self.share > 0.0):
+            raise InvalidInput(f"a release's share must be positive, not {self.share!r}.")
+        if (self.kind == "poisson-gaussian") != (self.rate is not None):
+            raise InvalidInput("rate belongs to poisson-gaussian releases, and to no other.")
+
+    def noise_multiplier(self, scale: float) -> float:
+        """Noise multiplier of each release of this group at ``scale``."""
+        return scale * math.sqrt(self.count / self.share) * (self.rate or 1.0)
+
+    def event(self, scale: float) -> Event:
+        """Event of one release of this group at ``scale``."""
+        multiplier = self.noise_multiplier(scale)
+        if self.rate is not None:
+            return PoissonGaussian(multiplier, self.rate)
+        return _KINDS[self.kind](multiplier, self.replacement_ratio)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All releases a solver will make, in order of first use; query names are unique."""
+
+    releases: tuple[PlannedRelease, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "releases", tuple(self.releases))
+        names = [r.query for r in self.releases]
+        if not names:
+            raise InvalidInput("a plan needs at least one release.")
+        if len(set(names)) < len(names):
+            raise InvalidInput("each query may stand only once in a plan: give the groups different names.")
+
+    def at(self, scale: float) -> Event:
+        """Event of the whole plan at a noise scale."""
+        return Composed(tuple(Repeat(r.event(scale), r.count) for r in self.releases))
+
+    def __add__(self, other: Plan) -> Plan:
+        return Plan(self.releases + other.releases)
+
+    def scaled(self, factor: float) -> Plan:
+        """Return the same plan with all its shares multiplied by ``factor``."""
+        return Plan(
+            tuple(
+                PlannedRelease(r.query, r.kind, r.count, r.share * factor, r.replacement_ratio, r.rate)
+                for r in self.releases
+            )
+        )
+
+
+class HasEvent(Protocol):
+    """Anything that turns a noise scale into an event; a larger scale must cost less."""
+
+    def at(self, scale: float) -> Event: ...
+
+
+@dataclass(frozen=True)
+class CalibratedPlan:
+    """A plan together with the noise that fits a budget."""
+
+    plan: Plan
+    scale: float
+    budget: Budget
+
+    @property
+    def event(self) -> Event:
+        """Event of the whole plan."""
+        return self.plan.at(self.scale)
+
+    def release(self, query: str) -> PlannedRelease:
+        """Return the planned group of ``query``."""
+        for release in self.plan.releases:
+            if release.query == query:
+                return release
+        raise InvalidInput(f"the plan has no release named {query!r}.")
+
+    def noise_multiplier(self, query: str) -> float:
+        """Noise multiplier of each release of ``query``."""
+        return self.release(query).noise_multiplier(self.scale)
+
+
+def calibrate(plan: Plan, budget: Budget) -> CalibratedPlan:
+    """Return the plan with the least noise whose epsilon at ``budget.delta`` is at most ``budget.epsilon``.
+
+    >>> made = calibrate(Plan((PlannedRelease("gradient", "gaussian", 100),)), Budget(1.0, 1e-6))
+    >>> round(made.noise_multiplier("gradient"), 2)
+    42.25
+    """
+    return CalibratedPlan(plan, smallest_scale(plan, budget), budget)
+
+
+def smallest_scale(plan: HasEvent, budget: Budget) -> float:
+    """Smallest noise scale (to 1e-6 relative) whose accounted epsilon fits the budget; always on the safe side."""
+
+    def fits(scale: float) -> bool:
+        return composition.upper_epsilon(plan.at(scale), budget.delta)[0] <= budget.epsilon
+
+    # A plan of Gaussians alone at scale s is exactly 1/s-GDP, so this is the answer; otherwise it starts the bracket.
+    start = 1.0 / budget.mu
+    if composition.mu(plan.at(start)) is not None:
+        scale = start
+        for _ in range(60):
+            if fits(scale):
+                return scale
+            scale *= 1.0 + 1e-14  # rounding of the multipliers
+        start = scale
+    low, high = start, start
+    for _ in range(200):
+        if fits(high):
+            break
+        low, high = high, high * 1.5
+    else:
+        raise Unsupported(
+            f"no amount of noise brings this plan to epsilon={budget.epsilon:g}, delta={budget.delta:g}: "
+            "raise delta or remove the events that have no noise to add."
+        )
+    while low == high or fits(low):
+        high, low = low, low / 1.5
+        if low < 1e-9 * start:
+            return high
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high

@@ -1,0 +1,261 @@
+"""How events add up: one fold over the leaves, and the conversion to (epsilon, delta).
+
+:func:`leaves` is the only place that reads a ``count``. Every total (mu, Renyi, pure epsilon, set-aside delta) is
+a sum over it. All totals hold for adaptively chosen releases whose events are fixed in advance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special, stats
+from scipy.optimize import brentq
+
+from dperm.errors import InvalidBudget
+from dperm.privacy import curves, gdp, pld
+from dperm.privacy.events import ZCDP, Composed, Event, Repeat, RepeatAndSelect
+
+__all__ = [
+    "EpsilonBound",
+    "delta",
+    "epsilon",
+    "leaves",
+    "lower_epsilon",
+    "mu",
+    "order_offset",
+    "renyi",
+    "set_aside",
+    "upper_epsilon",
+    "zcdp",
+]
+
+_ORDERS = np.concatenate([1.0 + np.geomspace(1e-3, 1.0, 24), np.geomspace(2.2, 64.0, 40), np.geomspace(70.0, 1e6, 40)])
+
+
+# ------------------------------------------------------------------------------------------------ the fold
+def leaves(event: Event) -> dict[Event, int]:
+    """Return each leaf event with how often it happens.
+
+    >>> from dperm.privacy.events import Gaussian
+    >>> leaves(Composed((Gaussian(2.0), Repeat(Repeat(Gaussian(2.0), 3), 2)))) == {Gaussian(2.0): 7}
+    True
+    """
+    found: dict[Event, int] = {}
+
+    def visit(part: Event, times: int) -> None:
+        if isinstance(part, Repeat):
+            visit(part.event, times * int(part.count))
+        elif isinstance(part, Composed):
+            for inner in part.events:
+                visit(inner, times)
+        elif times:
+            found[part] = found.get(part, 0) + times
+
+    visit(event, 1)
+    return found
+
+
+def _total(event: Event, measure: Callable[[Event], float]) -> float:
+    return math.fsum(count * measure(leaf) for leaf, count in leaves(event).items())
+
+
+def mu(event: Event) -> float | None:
+    """Total GDP parameter if every leaf is Gaussian (exact), else None."""
+    squares = []
+    for leaf, count in leaves(event).items():
+        one = curves.gdp(leaf)
+        if one is None:
+            return None
+        squares.append(count * one * one)
+    return math.sqrt(math.fsum(squares))
+
+
+def renyi(event: Event, order: float) -> float:
+    """Total Renyi divergence of ``order``, outside the set-aside delta."""
+    return _total(event, lambda leaf: _leaf_renyi(leaf, order))
+
+
+def _leaf_renyi(leaf: Event, order: float) -> float:
+    if isinstance(leaf, RepeatAndSelect):
+        if set_aside(leaf.base) > 0.0:
+            return math.inf  # the theorem needs a base without a delta part
+        others = [float(a) for a in _ORDERS]
+        values = [renyi(leaf.base, a) for a in others]
+        return curves.repeat_and_select(
+            renyi(leaf.base, order), order, others, values, leaf.mean_runs, leaf.shape
+        )
+    return curves.renyi(leaf, order)
+
+
+def set_aside(event: Event) -> float:
+    """Delta that (epsilon, delta)-only leaves set aside; they add up."""
+    return _total(event, curves.delta_part)
+
+
+def zcdp(event: Event) -> float | None:
+    """Smallest rho such that every leaf is known to be zCDP, else None."""
+    total = 0.0
+    for leaf, count in leaves(event).items():
+        rate = _leaf_zcdp(leaf)
+        if rate is None:
+            return None
+        total += count * rate
+    return total
+
+
+def _leaf_zcdp(leaf: Event) -> float | None:
+    one = curves.gdp(leaf)
+    if one is not None:
+        return one * one / 2.0
+    rho = getattr(leaf, "rho", None)
+    if rho is not None:
+        return float(rho)
+    loss_range = getattr(leaf, "loss_range", None)
+    if loss_range is not None:
+        return float(loss_range) ** 2 / 8.0
+    bound = curves.pure(leaf)
+    if math.isfinite(bound) and curves.delta_part(leaf) == 0.0:
+        return bound * bound / 2.0  # Bun & Steinke 2016, Proposition 1.4
+    return None
+
+
+# -------------------------------------------------------------------------------- to (epsilon, delta)
+@dataclass(frozen=True)
+class EpsilonBound:
+    """An upper bound on epsilon, a lower bound for the worst mechanism with these events, and the method."""
+
+    epsilon: float
+    lower: float
+    delta: float
+    method: str
+
+    @property
+    def looseness(self) -> float:
+        """By how much the upper bound may exceed the true worst case."""
+        return max(0.0, self.epsilon - self.lower) if math.isfinite(self.epsilon) else math.inf
+
+
+def order_offset(order: float, delta: float) -> float:
+    """What is added to a Renyi divergence of ``order`` to get epsilon at ``delta``.
+
+    ln((a-1)/a) - (ln delta + ln a)/(a-1): Canonne, Kamath & Steinke 2020 (arXiv 2004.00010), Proposition 12;
+    Balle et al. 2020.
+    """
+    return math.log1p(-1.0 / order) - (math.log(delta) + math.log(order)) / (order - 1.0)
+
+
+def epsilon(event: Event, delta: float) -> EpsilonBound:
+    """Return epsilon of the whole event at ``delta`` as an upper bound, with its looseness.
+
+    >>> from dperm.privacy.events import Gaussian
+    >>> round(epsilon(Repeat(Gaussian(40.0), 100), 1e-6).epsilon, 4)
+    1.0607
+    """
+    upper, method = upper_epsilon(event, delta)
+    lower = lower_epsilon(event, delta) if math.isfinite(upper) else 0.0
+    return EpsilonBound(upper, min(lower, upper), delta, method)
+
+
+def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
+    """Return the upper bound of :func:`epsilon` and the method that gave it."""
+    if not 0.0 < delta < 1.0:
+        raise InvalidBudget(f"delta must be between 0 and 1, not {delta!r}.")
+    exact = mu(event)
+    if exact is not None:
+        return gdp.epsilon_of(exact, delta), "exact Gaussian"
+    left = delta - set_aside(event)
+    if left <= 0.0:
+        return math.inf, "set-aside delta exceeds delta"
+    if pld.applies(leaves(event)):
+        return pld.upper_epsilon(leaves(event), left), "privacy loss distribution (dp-accounting)"
+    value, method = min(
+        (_best_order(lambda a: renyi(event, a) + order_offset(a, left)), "Renyi"),
+        (_total(event, curves.pure), "pure sum"),
+    )
+    return max(value, 0.0), method
+
+
+def lower_epsilon(event: Event, delta: float) -> float:
+    """Epsilon that some mechanism with these events attains at ``delta``.
+
+    Keeps the Gaussian leaves (jointly one Gaussian) and the costliest other leaf, replaced by a two-answer
+    mechanism that has the event; leaving the rest out is post-processing, so the result is a valid lower bound.
+    """
+    found = leaves(event)
+    if pld.applies(found):
+        return pld.lower_epsilon(found, delta)
+    gauss = math.sqrt(math.fsum(c * _gaussian_witness(leaf) ** 2 for leaf, c in found.items()))
+    best = gdp.epsilon_of(gauss, delta, lower=True) if gauss > 0.0 else 0.0
+    for leaf, count in found.items():
+        witness = curves.two_point_witness(leaf)
+        if witness is not None:
+            best = max(best, _two_point_epsilon(*witness, count, gauss, delta))
+        elif isinstance(leaf, RepeatAndSelect):
+            best = max(best, lower_epsilon(leaf.base, delta))  # with constant scores it is one run of the base
+    return best
+
+
+def _gaussian_witness(leaf: Event) -> float:
+    """mu of a Gaussian release that has this event, 0 if there is none."""
+    if isinstance(leaf, ZCDP):
+        return math.sqrt(2.0 * leaf.rho)
+    return curves.gdp(leaf) or 0.0
+
+
+def delta(event: Event, epsilon: float) -> float:
+    """Return an upper bound on delta of the whole event at ``epsilon``."""
+    exact = mu(event)
+    if exact is not None:
+        return gdp.delta_of(exact, epsilon)
+    if pld.applies(leaves(event)):
+        return pld.upper_delta(leaves(event), epsilon)
+    aside = set_aside(event)
+    if _total(event, curves.pure) <= epsilon:
+        return min(1.0, aside)
+
+    def log_delta(order: float) -> float:
+        return (order - 1.0) * (renyi(event, order) - epsilon + math.log1p(-1.0 / order)) - math.log(order)
+
+    return min(1.0, math.exp(min(_best_order(log_delta), 0.0)) + aside)
+
+
+def _best_order(objective: Callable[[float], float]) -> float:
+    """Smallest value over orders above 1; any order is valid, so a search that misses only loses tightness."""
+    values = [objective(float(a)) for a in _ORDERS]
+    best = int(np.argmin(values))
+    low = float(_ORDERS[max(best - 1, 0)])
+    high = float(_ORDERS[min(best + 1, len(_ORDERS) - 1)])
+    smallest = values[best]
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    for _ in range(30):
+        one, two = high - golden * (high - low), low + golden * (high - low)
+        at_one, at_two = objective(one), objective(two)
+        smallest = min(smallest, at_one, at_two)
+        low, high = (low, two) if at_one < at_two else (one, high)
+    return smallest
+
+
+def _two_point_epsilon(p: float, q: float, count: int, gauss: float, delta: float) -> float:
+    """Exact epsilon of ``count`` independent two-answer releases next to one Gaussian of parameter ``gauss``."""
+    hits = np.arange(count + 1)
+    if count > 4000:  # the tails beyond 12 standard deviations do not matter; dropping mass keeps a lower bound
+        spread = 12.0 * math.sqrt(count * p * (1.0 - p)) + 1.0
+        hits = hits[np.abs(hits - count * p) <= spread]
+    weight = stats.binom.pmf(hits, count, p)
+    loss = hits * math.log(p / q) + (count - hits) * (special.log1p(-p) - special.log1p(-q))
+
+    def attained(eps: float) -> float:
+        if gauss == 0.0:
+            return float((weight * np.maximum(0.0, -np.expm1(eps - loss))).sum())
+        parts = [gdp.delta_of(gauss, eps - one, lower=True) for one in loss]
+        return float(np.dot(weight, parts))
+
+    high = 1.0
+    while attained(high) > delta:
+        high *= 2.0
+    if attained(0.0) <= delta:
+        return 0.0
+    return float(brentq(lambda e: attained(e) - delta, 0.0, high, xtol=1e-9)) * (1.0 - 1e-6)

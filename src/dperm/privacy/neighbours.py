@@ -1,0 +1,53 @@
+"""Which two data sets count as neighbours.
+
+Both relations keep the number of records ``n`` public.
+
+``replace-one``
+    one person's record is replaced by any other allowed record.
+``zero-out``
+    one person's record is replaced by an empty one that contributes zero to every query (what the field
+    usually means by add-or-remove when ``n`` is public).
+
+Two records that differ under ``replace-one`` are two ``zero-out`` steps apart, so a ``zero-out`` guarantee
+implies a ``replace-one`` guarantee with the sensitivities at most doubled (the exact ratio is a fact of each
+query, carried by its event).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from dperm.errors import InvalidInput
+
+__all__ = ["Neighbours"]
+
+
+class Neighbours(StrEnum):
+    """The neighbouring relation a guarantee speaks of."""
+
+    REPLACE_ONE = "replace-one"
+    ZERO_OUT = "zero-out"
+
+    @classmethod
+    def parse(cls, value: str | Neighbours) -> Neighbours:
+        """Return the relation named ``value``.
+
+        >>> Neighbours.parse("zero-out")
+        <Neighbours.ZERO_OUT: 'zero-out'>
+        """
+        try:
+            return cls(value)
+        except ValueError:
+            names = " or ".join(repr(str(m)) for m in cls)
+            raise InvalidInput(f"neighbours must be {names}, not {value!r}.") from None
+
+    @property
+    def records_apart(self) -> int:
+        """How many records' contributions may change a sum: 2 when one is swapped for another, else 1."""
+        return 2 if self is Neighbours.REPLACE_ONE else 1
+
+    def describe(self) -> str:
+        """Say in words what is protected."""
+        if self is Neighbours.REPLACE_ONE:
+            return "one person's record replaced by any other, the number of records public"
+        return "one person's record replaced by an empty one, the number of records public"
