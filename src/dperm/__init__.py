@@ -1,3 +1,38 @@
 """dperm: sparse and linear models with a differential-privacy guarantee that is true."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0.dev0"
+
+# Where each public name lives; it is imported on first use, so that ``import dperm`` stays instant.
+_HOMES = {
+    "DPLogisticRegression": "dperm.estimators",
+    "Bounds": "dperm.data.bounds",
+    "Budget": "dperm.privacy.budget",
+    "Guarantee": "dperm.privacy.guarantee",
+    "Ledger": "dperm.privacy.ledger",
+    "PrivacyReport": "dperm.privacy.report",
+}
+
+if TYPE_CHECKING:
+    from dperm.data.bounds import Bounds
+    from dperm.estimators import DPLogisticRegression
+    from dperm.privacy.budget import Budget
+    from dperm.privacy.guarantee import Guarantee
+    from dperm.privacy.ledger import Ledger
+    from dperm.privacy.report import PrivacyReport
+
+__all__ = ["Bounds", "Budget", "DPLogisticRegression", "Guarantee", "Ledger", "PrivacyReport", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'dperm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

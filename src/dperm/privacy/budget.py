@@ -31,9 +31,7 @@ class Budget:
         if math.isinf(self.epsilon):
             raise InvalidBudget("epsilon must be finite: without a finite epsilon there is no guarantee.")
         if not 0.0 < self.delta < 1.0:
-            raise InvalidBudget(
-                f"delta must be strictly between 0 and 1, not {self.delta!r}; a usual choice is 1/n^2."
-            )
+            raise InvalidBudget(f"delta must be strictly between 0 and 1, not {self.delta!r}; a usual choice is 1/n^2.")
 
     @property
     def mu(self) -> float:

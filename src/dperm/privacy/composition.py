@@ -84,9 +84,7 @@ def _leaf_renyi(leaf: Event, order: float) -> float:
             return math.inf  # the theorem needs a base without a delta part
         others = [float(a) for a in _ORDERS]
         values = [renyi(leaf.base, a) for a in others]
-        return curves.repeat_and_select(
-            renyi(leaf.base, order), order, others, values, leaf.mean_runs, leaf.shape
-        )
+        return curves.repeat_and_select(renyi(leaf.base, order), order, others, values, leaf.mean_runs, leaf.shape)
     return curves.renyi(leaf, order)
 
 

@@ -20,6 +20,7 @@ from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.neighbours import Neighbours
 
 __all__ = [
+    "ZCDP",
     "ApproximateDP",
     "Composed",
     "Event",
@@ -31,7 +32,6 @@ __all__ = [
     "RepeatAndSelect",
     "Selection",
     "Unbounded",
-    "ZCDP",
     "event_from_dict",
     "event_to_dict",
     "restate",
@@ -56,9 +56,7 @@ class _Noise(Event):
     def __post_init__(self) -> None:
         _positive(self.noise_multiplier, f"noise_multiplier of {type(self).__name__}")
         if not 1.0 <= self.replacement_ratio <= 2.0:
-            raise InvalidInput(
-                f"replacement_ratio must be between 1 and 2, not {self.replacement_ratio!r}."
-            )
+            raise InvalidInput(f"replacement_ratio must be between 1 and 2, not {self.replacement_ratio!r}.")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""Queries: data -> value, each with its own sensitivity and its proof next to it."""
+
+from dperm.data.query import Query
+from dperm.queries.gradients import FullGradient, GradientBlock, GradientCoordinate
+from dperm.queries.predictions import PartialPredictions
+from dperm.queries.scores import AtomScores
+from dperm.queries.statistics import (
+    Curvature,
+    FirstMoment,
+    QuantileScores,
+    SecondMoment,
+    TargetMoment,
+    unpack_symmetric,
+)
+
+__all__ = [
+    "QUERIES",
+    "AtomScores",
+    "Curvature",
+    "FirstMoment",
+    "FullGradient",
+    "GradientBlock",
+    "GradientCoordinate",
+    "PartialPredictions",
+    "QuantileScores",
+    "Query",
+    "SecondMoment",
+    "TargetMoment",
+    "unpack_symmetric",
+]
+
+#: every query that can be released; the contract suites run over it
+QUERIES: dict[str, type[Query]] = {
+    query.name: query
+    for query in (
+        FullGradient,
+        GradientBlock,
+        GradientCoordinate,
+        AtomScores,
+        Curvature,
+        FirstMoment,
+        SecondMoment,
+        TargetMoment,
+        QuantileScores,
+    )
+}

@@ -1,0 +1,204 @@
+"""Bounds: what is declared public about the columns, or how it is bought."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.design import Scaling
+from dperm.errors import InvalidBounds
+
+__all__ = ["Bounds", "QuantilePurchase", "default_quantile_grid"]
+
+FloatArray = NDArray[np.float64]
+PerColumn = float | Sequence[float] | FloatArray | Mapping[str, float]
+
+HOW_TO_DECLARE = (
+    "declare what is publicly known of the columns, e.g. bounds=Bounds(features=(0, 100)) for all columns, "
+    "Bounds(features=([18, 0], [100, 1])) per column, Bounds(features=({'age': 18}, {'age': 100})) by name, "
+    "or bounds=None to buy them with part of the budget"
+)
+
+
+def default_quantile_grid() -> FloatArray:
+    """Public grid on which bounds are bought: 0 and +-2^(k/2) from 2^-10 to 2^20."""
+    positive = 2.0 ** (np.arange(-20, 41) / 2.0)
+    return np.concatenate([-positive[::-1], [0.0], positive])
+
+
+@dataclass(frozen=True)
+class QuantilePurchase:
+    """How bounds are bought: two private quantiles per column with ``budget_share`` of the budget (in rho)."""
+
+    budget_share: float = 0.1
+    low: float = 0.05
+    high: float = 0.95
+    grid: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.budget_share < 1.0:
+            raise InvalidBounds(f"budget_share must be between 0 and 1, not {self.budget_share!r}.")
+        if not 0.0 < self.low < self.high < 1.0:
+            raise InvalidBounds(f"quantiles must satisfy 0 < low < high < 1, not {self.low!r} and {self.high!r}.")
+
+    def grid_points(self) -> FloatArray:
+        """Return the public grid."""
+        return default_quantile_grid() if self.grid is None else np.asarray(self.grid, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Public bounds of features and target; values outside are clipped.
+
+    Parameters
+    ----------
+    features : (lo, hi), optional
+        Range of the columns: scalars for all, arrays per column, or dicts by column name.
+    target : (lo, hi), optional
+        Range of a regression target.
+    classes : sequence, optional
+        The labels of a classification; taken from ``y`` if not given, and then stated as an assumption.
+    row_norm : float, optional
+        Bound on the L2 norm of a scaled row; longer rows are scaled down.
+    centre, scale, clip : optional
+        The same facts as public location and scale with a clip in scaled units: x becomes
+        clip((x - centre) / scale, -clip, clip). Given instead of ``features``.
+    purchase : QuantilePurchase, optional
+        Buy the range of the columns instead; see :meth:`private_quantiles`.
+
+    Examples
+    --------
+    >>> Bounds(features=(0, 10)).scaling(2).centre.tolist()
+    [5.0, 5.0]
+    >>> Bounds(features=({"age": 18, "sex": 0}, {"age": 100, "sex": 1})).scaling(2, ["sex", "age"]).scale.tolist()
+    [0.5, 41.0]
+    """
+
+    features: tuple[PerColumn, PerColumn] | None = None
+    target: tuple[float, float] | None = None
+    classes: Sequence[Any] | None = None
+    row_norm: float | None = None
+    centre: PerColumn | None = None
+    scale: PerColumn | None = None
+    clip: float | None = None
+    purchase: QuantilePurchase | None = None
+
+    def __post_init__(self) -> None:
+        ways = [self.features is not None, self.scale is not None, self.purchase is not None]
+        if sum(ways) != 1:
+            raise InvalidBounds(
+                "give exactly one of features=(lo, hi), scale= (with centre= and clip=) or a purchase: "
+                + HOW_TO_DECLARE
+                + "."
+            )
+        if self.scale is None and (self.centre is not None or self.clip is not None):
+            raise InvalidBounds("centre and clip belong to scale: give Bounds(centre=, scale=, clip=).")
+        if self.scale is not None and self.clip is None:
+            raise InvalidBounds("Bounds(centre=, scale=) also needs clip=, in scaled units (3 is usual).")
+        if self.features is not None and (not isinstance(self.features, tuple | list) or len(self.features) != 2):
+            raise InvalidBounds("features must be a pair (lo, hi).")
+        for name in ("clip", "row_norm"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0.0 < value < math.inf):
+                raise InvalidBounds(f"{name} must be a positive finite number, not {value!r}.")
+        if self.target is not None:
+            self._check_target()
+        if self.classes is not None and len(set(self.classes)) < max(2, len(list(self.classes))):
+            raise InvalidBounds("classes must be at least two different labels.")
+
+    def _check_target(self) -> None:
+        assert self.target is not None
+        if len(self.target) != 2 or not all(_is_number(v) and math.isfinite(v) for v in self.target):
+            raise InvalidBounds("target must be a pair (lo, hi) of finite numbers.")
+        if not self.target[0] < self.target[1]:
+            raise InvalidBounds(f"target bounds contradict: lo={self.target[0]!r} is not below hi={self.target[1]!r}.")
+
+    @classmethod
+    def private_quantiles(
+        cls,
+        budget_share: float = 0.1,
+        low: float = 0.05,
+        high: float = 0.95,
+        grid: Sequence[float] | None = None,
+        **others: Any,
+    ) -> Bounds:
+        """Buy the columns' range by private quantiles on a public grid, paid with ``budget_share`` of rho."""
+        points = None if grid is None else tuple(float(v) for v in grid)
+        return cls(purchase=QuantilePurchase(budget_share, low, high, points), **others)
+
+    def scaling(self, n_features: int, names: Sequence[str] | None = None, centred: bool = True) -> Scaling:
+        """Return the public constants that scale ``n_features`` columns.
+
+        ``centred=False`` (a model without intercept) scales a range by its largest magnitude instead of moving it.
+        """
+        if self.purchase is not None:
+            raise InvalidBounds("these bounds are bought during the fit and are not known before it.")
+        if self.scale is not None:
+            scale = _per_column(self.scale, n_features, names, "scale")
+            centre = _per_column(0.0 if self.centre is None else self.centre, n_features, names, "centre")
+            if not (scale > 0.0).all():
+                raise InvalidBounds(f"scale must be above 0 in every column; {_where(scale <= 0.0, names)} is not.")
+            assert self.clip is not None
+            return Scaling(centre, scale, float(self.clip), self.row_norm)
+        assert self.features is not None
+        low = _per_column(self.features[0], n_features, names, "lo")
+        high = _per_column(self.features[1], n_features, names, "hi")
+        return range_scaling(low, high, names, self.row_norm, centred)
+
+    @property
+    def scaled_clip(self) -> float:
+        """Bound on a scaled entry."""
+        return 1.0 if self.clip is None else float(self.clip)
+
+
+def range_scaling(
+    low: FloatArray,
+    high: FloatArray,
+    names: Sequence[str] | None = None,
+    row_norm: float | None = None,
+    centred: bool = True,
+) -> Scaling:
+    """Return the constants that map [low, high] into [-1, 1]; equal bounds make the column a constant."""
+    if (low > high).any():
+        raise InvalidBounds(f"bounds contradict: lo is above hi in {_where(low > high, names)}.")
+    if not centred:
+        return Scaling(np.zeros_like(low), np.maximum(np.abs(low), np.abs(high)), 1.0, row_norm)
+    return Scaling(low + (high - low) / 2.0, (high - low) / 2.0, 1.0, row_norm)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _where(bad: NDArray[np.bool_], names: Sequence[str] | None) -> str:
+    first = int(np.flatnonzero(bad)[0])
+    return f"column {names[first]!r}" if names is not None else f"column {first}"
+
+
+def _per_column(given: PerColumn, n_features: int, names: Sequence[str] | None, what: str) -> FloatArray:
+    if isinstance(given, Mapping):
+        if names is None:
+            raise InvalidBounds(f"{what} is given by column name, but the data have no column names.")
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise InvalidBounds(f"{what} is missing for column {missing[0]!r} ({len(missing)} missing in all).")
+        unknown = [name for name in given if name not in set(names)]
+        if unknown:
+            raise InvalidBounds(f"{what} names column {unknown[0]!r}, which the data do not have.")
+        given = [given[name] for name in names]
+    try:
+        values = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidBounds(f"{what} must hold numbers only.") from None
+    if values.ndim == 0:
+        values = np.full(n_features, float(values))
+    if values.shape != (n_features,):
+        raise InvalidBounds(f"{what} has {values.size} entries for {n_features} columns.")
+    if not np.isfinite(values).all():
+        raise InvalidBounds(f"{what} must be finite in every column; {_where(~np.isfinite(values), names)} is not.")
+    return values

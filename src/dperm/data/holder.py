@@ -1,0 +1,161 @@
+"""DataHolder: raw arrays live inside, and :meth:`DataHolder.release` is the one door to the world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.design import DesignMatrix
+from dperm.data.facts import Facts
+from dperm.data.query import Query
+from dperm.errors import InvalidInput, PlanViolation
+from dperm.privacy.events import Event
+from dperm.privacy.mechanisms import Mechanism
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.randomness import RandomSource
+
+__all__ = ["Charges", "DataHolder", "DesignData", "Released", "Shared", "TrustedDomain"]
+
+
+class Charges(Protocol):
+    """What a holder needs of a scope: to take a release out of the plan."""
+
+    def charge(self, query: str, event: Event) -> None: ...
+
+
+@dataclass(frozen=True)
+class DesignData:
+    """Scaled design and target, the private data of a solver's queries."""
+
+    design: DesignMatrix
+    target: NDArray[np.float64]
+    target_low: float = 0.0
+    target_high: float = 1.0
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts."""
+        return Facts.of_design(self.design.shape, self.target_low, self.target_high)
+
+
+@dataclass(frozen=True)
+class Released:
+    """Public description of one release, for the report."""
+
+    query: str
+    kind: str
+    noise_multiplier: float
+    sensitivity: float
+    noise_scale: float
+    size: int
+
+
+@dataclass(frozen=True)
+class TrustedDomain:
+    """Named participants who may see un-noised per-person values of a run."""
+
+    name: str
+    members: tuple[str, ...]
+
+
+class Shared:
+    """An un-noised value that stays inside a trusted domain.
+
+    It cannot be turned into a release: mechanisms and queries refuse it, it has no arithmetic and cannot be pickled.
+    ``reveal_inside`` hands the array to code that runs inside the same domain.
+    """
+
+    __slots__ = ("_value", "domain", "query")
+
+    def __init__(self, value: NDArray[np.float64], domain: TrustedDomain, query: str) -> None:
+        self._value = value
+        self.domain = domain
+        self.query = query
+
+    def reveal_inside(self, domain: TrustedDomain) -> NDArray[np.float64]:
+        """Return the array to a participant of the same domain."""
+        if domain != self.domain:
+            raise PlanViolation(f"a value shared in domain {self.domain.name!r} was asked for in {domain.name!r}.")
+        return self._value
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NDArray[np.float64]:
+        raise TypeError("a shared value stays inside its trusted domain and is not an array.")
+
+    def __reduce__(self) -> str:
+        raise TypeError("a shared value stays inside its trusted domain and cannot be pickled.")
+
+    def __repr__(self) -> str:
+        return f"Shared(query={self.query!r}, domain={self.domain.name!r})"
+
+
+class DataHolder:
+    """Keeps private data and answers queries with noise.
+
+    Parameters
+    ----------
+    data : object with ``facts``
+        The private data, e.g. :class:`DesignData`.
+    charges : Charges
+        The scope that holds the plan and its reservation in the ledger.
+    source : RandomSource
+        Where noise comes from.
+    neighbours : Neighbours
+        Relation for which sensitivities are taken.
+    """
+
+    def __init__(self, data: Any, charges: Charges, source: RandomSource, neighbours: Neighbours) -> None:
+        self.__data = data
+        self.facts: Facts = data.facts
+        self.neighbours = neighbours
+        self._charges = charges
+        self._source = source
+        self.released: list[Released] = []
+        self.shared: list[tuple[str, str]] = []
+
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+        """Evaluate a query, add noise, and record the charge: the only way out for a private value.
+
+        ``group`` names the planned release that is used up, the query's own name by default.
+        """
+        self._check(query, mechanism)
+        name = group or query.name
+        sensitivity = query.sensitivity(self.facts, self.neighbours)
+        bound, size = query.bound(self.facts), query.size(self.facts)
+        # all that can be refused is refused before the charge; the noise scale depends on public numbers only
+        scale = mechanism.noise_scale(sensitivity, bound, size)
+        self._charges.charge(name, mechanism.event(query.replacement_ratio))
+        self.released.append(Released(name, mechanism.kind, mechanism.noise_multiplier, sensitivity, scale, size))
+        return mechanism.apply(self._evaluate(query), sensitivity, bound, self._source)
+
+    def share(self, query: Query, domain: TrustedDomain) -> Shared:
+        """Hand an un-noised value to participants of a trusted domain; logged, and never convertible to a release."""
+        self._refuse_shared_fields(query)
+        self.shared.append((query.name, domain.name))
+        return Shared(self._evaluate(query), domain, query.name)
+
+    def _evaluate(self, query: Query) -> NDArray[np.float64]:
+        return query.evaluate(self.__data)
+
+    def _check(self, query: Query, mechanism: Mechanism) -> None:
+        if not isinstance(query, Query):
+            raise InvalidInput(f"release needs a Query, not {type(query).__name__}.")
+        if query.norm != mechanism.norm:
+            raise InvalidInput(
+                f"{type(mechanism).__name__} needs a sensitivity in {mechanism.norm}, "
+                f"but query {query.name!r} states it in {query.norm}."
+            )
+        self._refuse_shared_fields(query)
+
+    @staticmethod
+    def _refuse_shared_fields(query: Query) -> None:
+        if is_dataclass(query) and any(isinstance(getattr(query, f.name), Shared) for f in fields(query)):
+            raise PlanViolation("a query's fields must be public or released values; a shared value is neither.")
+
+    def __reduce__(self) -> str:
+        raise TypeError("a DataHolder keeps raw data and cannot be pickled.")
+
+    def __repr__(self) -> str:
+        return f"DataHolder(n={self.facts.n}, d={self.facts.d})"

@@ -1,0 +1,359 @@
+"""The ledger: reserve before anything leaves, settle after, never past the cap."""
+
+from __future__ import annotations
+
+import os
+import uuid
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import BudgetRefused, DataSetRenamed, InvalidInput, LedgerTampered
+from dperm.privacy.budget import Budget
+from dperm.privacy.events import Event, restate
+from dperm.privacy.ledger import chain, fingerprints
+from dperm.privacy.ledger.cap import Cap, admit, is_unbounded
+from dperm.privacy.ledger.files import user_folder
+from dperm.privacy.ledger.journal import Journal, storage_at
+from dperm.privacy.ledger.records import ReleaseRecord, Reservation, Spent
+from dperm.privacy.ledger.rows import (
+    Payload,
+    alias_row,
+    as_stored,
+    cap_row,
+    check_plan,
+    checked_name,
+    created_row,
+    now,
+    open_reservation,
+    reserve_row,
+    settle_rows,
+)
+from dperm.privacy.ledger.state import Reserved, State
+from dperm.privacy.neighbours import Neighbours
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """What was spent on each data set, append-only and shared by everybody who uses the data.
+
+    Parameters
+    ----------
+    address
+        A path or ``sqlite:///path`` (a file), ``postgresql://user@host/database`` (a server), or None: in memory,
+        for this process only.
+    dataset
+        Name of the data set that this handle charges. The cap protects a person only if *all* tables with that
+        person carry one name: a subset or an overlapping table is not recognised.
+    neighbours
+        The relation of the whole ledger, fixed when it is created (``"replace-one"`` unless given). None takes
+        what is stored.
+    create
+        Whether a ledger that does not exist yet is created.
+
+    Notes
+    -----
+    **Guarantee.** With a cap ``(epsilon, delta)`` everything reserved for the data set is together
+    ``(epsilon, delta)``-DP under the ledger's neighbours, also when each plan is chosen from the results of earlier
+    ones and when several processes reserve at once. The cap itself must not be chosen from earlier results.
+
+    A ledger is shared, never copied: copies are the same object, and a file or server ledger pickles as its address
+    (a server's password included).
+
+    Examples
+    --------
+    >>> from dperm.privacy.events import Gaussian, Repeat
+    >>> ledger = Ledger(dataset="patients")
+    >>> cap = ledger.set_cap(Budget(2.0, 1e-6))
+    >>> plan = Repeat(Gaussian(50.0), 10)
+    >>> reservation = ledger.reserve(plan, neighbours="replace-one", purpose="gradient descent")
+    >>> reservation.settle([ReleaseRecord("gradient", Gaussian(50.0), count=10)])
+    >>> ledger.spent().n_fits
+    1
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str] | None = None,
+        dataset: str = "default",
+        neighbours: str | Neighbours | None = None,
+        *,
+        create: bool = True,
+    ) -> None:
+        wanted = None if neighbours is None else Neighbours.parse(neighbours)
+        self._dataset = checked_name(dataset)
+        self._journal = Journal(storage_at(address))
+        self._memory_key = os.urandom(32)
+        created = created_row(uuid.uuid4().hex, wanted or Neighbours.REPLACE_ONE)
+        self._journal.storage.open(chain.link(None, [created])[0], create=create)
+        self._neighbours = self._journal.look(lambda state: state.neighbours)
+        if wanted not in (None, self._neighbours):
+            raise InvalidInput(
+                f"{self.address} was created for {str(self._neighbours)!r} neighbours, not {str(wanted)!r}: "
+                "leave neighbours out, or create another ledger."
+            )
+
+    # ------------------------------------------------------------------------------------------ who and where
+    @property
+    def dataset(self) -> str:
+        """Name of the data set that this handle charges."""
+        return self._dataset
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation of every figure in this ledger."""
+        return self._neighbours
+
+    @property
+    def address(self) -> str:
+        """Where the ledger is kept, without a password."""
+        return self._journal.storage.shown
+
+    @staticmethod
+    def default_path() -> Path:
+        """Path of this user's own ledger file."""
+        return user_folder() / "ledger.db"
+
+    def for_dataset(self, dataset: str) -> Ledger:
+        """Return a handle on the same ledger that charges another data set."""
+        other = object.__new__(Ledger)
+        other.__dict__.update(self.__dict__, _dataset=checked_name(dataset))
+        return other
+
+    # ------------------------------------------------------------------------------------------ cap
+    @property
+    def cap(self) -> Cap | None:
+        """The data set's cap, None if none was set."""
+        return self._journal.look(lambda state: state.account(self._dataset).cap)
+
+    def set_cap(self, budget: Budget, mode: str = "mixed", delta_reserve: float = 0.0) -> Cap:
+        """Limit for good what may be spent on the data set.
+
+        Parameters
+        ----------
+        budget
+            Epsilon and delta that all releases together satisfy.
+        mode
+            ``"mixed"`` admits every event with a Renyi curve; ``"gaussian-only"`` admits Gaussian releases only and
+            accounts for them exactly.
+        delta_reserve
+            Part of delta kept for releases known only as (epsilon, delta).
+
+        Raises
+        ------
+        InvalidInput
+            The data set has a cap: it never changes.
+        BudgetRefused
+            What is spent already passes the cap.
+        """
+        cap = Cap.of(budget, mode, delta_reserve)
+
+        def decide(state: State) -> tuple[list[Payload], Cap]:
+            account = state.account(self._dataset)
+            if account.cap is not None:
+                raise InvalidInput(
+                    f"data set {self._dataset!r} has a cap of epsilon={account.cap.budget.epsilon:g}, "
+                    f"delta={account.cap.budget.delta:g} already: a cap never changes."
+                )
+            return [cap_row(cap, account)], cap
+
+        return self._journal.write(decide)
+
+    # ------------------------------------------------------------------------------------------ reserve, settle
+    def reserve(
+        self,
+        event: Event,
+        neighbours: str | Neighbours,
+        purpose: str = "",
+        fingerprint: str | None = None,
+    ) -> Reservation:
+        """Charge a plan, in one committed transaction, before anything of it leaves.
+
+        Parameters
+        ----------
+        event
+            Everything the plan will release.
+        neighbours
+            The relation under which ``event`` is stated; restated under the ledger's own to be charged.
+        purpose
+            A few words for whoever reads the ledger; they are exported.
+        fingerprint
+            Of the data, from :meth:`fingerprint`. Data known under another name are charged there.
+
+        Raises
+        ------
+        BudgetRefused
+            The plan does not fit the cap; nothing is written.
+        Unsupported
+            The event has no proof under the ledger's neighbours.
+        """
+        stated = Neighbours.parse(neighbours)
+        event = as_stored(event)
+        if stated is Neighbours.REPLACE_ONE:
+            restate(event, Neighbours.ZERO_OUT, stated)  # refuses events that have no replace-one proof at all
+        charged = restate(event, stated, self._neighbours)
+        unbounded = is_unbounded(charged)
+
+        def decide(state: State) -> tuple[list[Payload], Reserved]:
+            owner = state.owner(fingerprint)
+            name = owner or self._dataset
+            account = state.account(name)
+            if account.cap is None and state.account(self._dataset).cap is not None:
+                raise BudgetRefused(
+                    f"these data are known as {name!r}, which has no cap, while {self._dataset!r} has one: "
+                    f"set the cap on {name!r}."
+                )
+            cost = None if account.cap is None else admit(account.cap, charged, account.charged())
+            made = Reserved(uuid.uuid4().hex, name, event, charged, stated, str(purpose), cost, unbounded, now())
+            rows = [reserve_row(made)]
+            if fingerprint is not None and owner is None:
+                rows.insert(0, alias_row(name, str(fingerprint), made.time))
+            return rows, made
+
+        made = self._journal.write(decide)
+        if made.dataset != self._dataset:
+            warnings.warn(
+                f"the data given as {self._dataset!r} are known to the ledger as {made.dataset!r}, which was charged.",
+                DataSetRenamed,
+                stacklevel=2,
+            )
+        return self._handle(made)
+
+    def resume(self, reservation_id: str) -> Reservation:
+        """Return an unsettled reservation, to go on with it after a crash."""
+        return self._handle(self._journal.look(lambda state: open_reservation(state, reservation_id)))
+
+    def _handle(self, made: Reserved) -> Reservation:
+        cost = made.charge.amount if made.charge else None
+        ledger = self.for_dataset(made.dataset)
+        return Reservation(made.id, made.dataset, made.event, made.neighbours, made.purpose, cost, made.time, ledger)
+
+    def _settle(self, reservation: Reservation, releases: Iterable[ReleaseRecord]) -> None:
+        records = [
+            ReleaseRecord(one.query, as_stored(one.event), bool(one.forfeited), int(one.count)) for one in releases
+        ]
+
+        def decide(state: State) -> tuple[list[Payload], None]:
+            made = open_reservation(state, reservation.id)
+            check_plan(made.event, records)
+            return settle_rows(made, records), None
+
+        self._journal.write(decide)
+
+    # ------------------------------------------------------------------------------------------ what is in it
+    def spent(self, delta: float | None = None) -> Spent:
+        """Sum up the data set.
+
+        Epsilon is an upper bound that assumes the events were **not** chosen from earlier results. Without a cap it
+        is the tightest figure for everything composed, at ``delta`` (1e-6 unless given). With a cap it is read at the
+        cap's Renyi order (or as GDP), at the cap's delta unless given, and never exceeds the cap, which is what holds
+        however plans are chosen.
+        """
+        account = self._journal.look(lambda state: state.account(self._dataset))
+        return account.spent(self._neighbours, delta)
+
+    def datasets(self) -> list[str]:
+        """Names of all data sets in the ledger."""
+        return self._journal.look(lambda state: sorted(state.accounts))
+
+    def unsettled(self, dataset: str | None = None) -> list[Reservation]:
+        """Reservations that are running, crashed or abandoned; they count as spent."""
+        accounts = self._journal.look(lambda state: list(state.accounts.values()))
+        return [
+            self._handle(made)
+            for account in accounts
+            if dataset in (None, account.dataset)
+            for made in account.unsettled.values()
+        ]
+
+    def entries(self, dataset: str | None = None) -> list[dict[str, Any]]:
+        """Return every row (of one data set) as a plain dict, without fingerprints."""
+        found = []
+        for row in self._journal.rows():
+            data = {key: value for key, value in row.data().items() if key != "fingerprint"}
+            if dataset is None or data.get("dataset") == dataset:
+                found.append({"seq": row.seq, "hash": row.digest, **data})
+        return found
+
+    def export(self) -> dict[str, Any]:
+        """Return the whole ledger as data for JSON, without fingerprints."""
+        entries = self.entries()
+        return {
+            "ledger": entries[0]["ledger"],
+            "neighbours": str(self._neighbours),
+            "head": entries[-1]["hash"],
+            "datasets": [self.for_dataset(name).spent().to_dict() for name in self.datasets()],
+            "entries": entries,
+        }
+
+    @property
+    def head(self) -> str:
+        """Digest of the newest row: printed in reports, so that an edit or a rollback shows."""
+
+        def newest(state: State) -> str:
+            assert state.newest is not None
+            return state.newest.digest
+
+        return self._journal.look(newest)
+
+    def verify(self, head: str | None = None) -> str:
+        """Recompute the whole hash chain and return its head.
+
+        Parameters
+        ----------
+        head
+            A head printed earlier; it must be in the chain.
+
+        Raises
+        ------
+        LedgerTampered
+            A row was edited, removed or reordered, or ``head`` is missing.
+        """
+        rows = self._journal.rows()
+        if head is not None:
+            wanted = head.strip().lower()
+            if len(wanted) != 64 or set(wanted) - set("0123456789abcdef"):
+                raise InvalidInput("head must be the 64 hexadecimal digits that a report prints.")
+            if all(row.digest != wanted for row in rows):
+                raise LedgerTampered(
+                    f"the head {wanted[:12]}... is not in {self.address}: "
+                    "the ledger was edited or rolled back since it was printed, or it is another ledger."
+                )
+        return rows[-1].digest
+
+    def fingerprint(self, arrays: Iterable[NDArray[Any]]) -> str:
+        """Return a keyed fingerprint of the data, to give to :meth:`reserve`; it never leaves the ledger.
+
+        The key is a file of this user outside the ledger. A ledger in memory has a key of its own.
+        """
+        key = self._memory_key if self._journal.storage.address is None else fingerprints.user_key()
+        return fingerprints.fingerprint((np.asarray(array) for array in arrays), key)
+
+    # ------------------------------------------------------------------------------------------ shared, never copied
+    def __copy__(self) -> Ledger:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        address = self._journal.storage.address
+        if address is None:
+            raise TypeError(
+                "a ledger in memory cannot be pickled, since the copy's spending would not be seen here: "
+                "share one with a file, as in Ledger('budget.db')."
+            )
+        return _reopen, (address, self._dataset)
+
+    def __repr__(self) -> str:
+        return f"<Ledger {self.address!r}, dataset={self._dataset!r}, neighbours={str(self._neighbours)!r}>"
+
+
+def _reopen(address: str, dataset: str) -> Ledger:
+    """Unpickle; never creates, because a second empty ledger would forget what is spent."""
+    return Ledger(address, dataset, create=False)

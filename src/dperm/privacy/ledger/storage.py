@@ -1,0 +1,81 @@
+"""Where rows are kept: the interface, and the ledger that lives in this process only.
+
+A storage knows transactions and rows, nothing about privacy. ``write`` gives its callback a reader that sees
+the newest committed rows while nobody else can write, and appends what the callback returns; if the callback
+raises, nothing is written. The callback may run again after a serialisation failure.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from dperm.errors import LedgerError
+from dperm.privacy.ledger.chain import Row
+
+__all__ = ["MemoryStorage", "Reader", "Storage"]
+
+T = TypeVar("T")
+Reader = Callable[[int], list[Row]]
+"""Returns the rows numbered at least its argument, in order."""
+
+
+class Storage(ABC):
+    """Append-only rows behind transactions."""
+
+    address: str | None
+    """What reopens this storage; None if it cannot be reopened."""
+    shown: str
+    """How messages name this storage, without a password."""
+
+    @abstractmethod
+    def open(self, first: Row, *, create: bool) -> None:
+        """Check that the storage exists, or create it holding ``first``."""
+
+    @abstractmethod
+    def read(self, use: Callable[[Reader], T]) -> T:
+        """Call ``use`` on one consistent snapshot."""
+
+    @abstractmethod
+    def write(self, decide: Callable[[Reader], tuple[list[Row], T]]) -> T:
+        """Append the rows that ``decide`` returns and commit; its second value is passed on."""
+
+
+class MemoryStorage(Storage):
+    """Rows in a list. A forked child would hold a copy that its parent never sees, so it is refused there."""
+
+    address = None
+    shown = "the ledger in memory"
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def open(self, first: Row, *, create: bool) -> None:
+        self._rows.append(first)
+
+    def read(self, use: Callable[[Reader], T]) -> T:
+        self._check_process()
+        with self._lock:
+            return use(self._since)
+
+    def write(self, decide: Callable[[Reader], tuple[list[Row], T]]) -> T:
+        self._check_process()
+        with self._lock:
+            rows, result = decide(self._since)
+            self._rows.extend(rows)
+            return result
+
+    def _since(self, seq: int) -> list[Row]:
+        return self._rows[max(seq - 1, 0) :]
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise LedgerError(
+                "a ledger in memory belongs to the process that made it: "
+                "share one between processes with a file, as in Ledger('budget.db')."
+            )

@@ -1,0 +1,125 @@
+"""The only source of randomness that protects people.
+
+AES-256 in counter mode, keyed by the operating system. The key is renewed after a fork, so that parent and child
+never share a keystream, and after every gigabyte, so that a captured state reveals little of the past. A source
+cannot be pickled or copied: a second copy would repeat the noise of the first.
+
+``insecure_seed`` keys the same code path for tests. Whoever knows the seed can remove the noise, so a seeded source
+is marked, warns, and everything made with it carries no guarantee.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import warnings
+import weakref
+from typing import Any, NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from dperm.errors import InsecureSeedWarning, InvalidInput
+
+__all__ = ["RandomSource"]
+
+_BLOCK = 1 << 20
+_REKEY_AFTER = 1 << 30
+_ZEROS = memoryview(bytes(_BLOCK))
+
+
+class RandomSource:
+    """A stream of random 64-bit words.
+
+    Parameters
+    ----------
+    insecure_seed : int or str, optional
+        Makes the stream reproducible, for tests only.
+
+    Attributes
+    ----------
+    secure : bool
+        False if the stream can be reproduced.
+    """
+
+    def __init__(self, insecure_seed: int | str | None = None) -> None:
+        if isinstance(insecure_seed, bool) or not isinstance(insecure_seed, int | np.integer | str | None):
+            raise InvalidInput(f"insecure_seed must be a whole number or None, not {type(insecure_seed).__name__}.")
+        self.secure = insecure_seed is None
+        self._seed = None if insecure_seed is None else str(insecure_seed)
+        if not self.secure:
+            warnings.warn(
+                "insecure_seed makes the noise reproducible: the result has no privacy guarantee.",
+                InsecureSeedWarning,
+                stacklevel=3,
+            )
+        self._start()
+        _LIVE.add(self)
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        if self._seed is None:
+            self._rekey(os.urandom(32))
+        else:
+            self._rekey(hashlib.sha256(b"dperm insecure seed:" + self._seed.encode()).digest())
+
+    def _rekey(self, key: bytes) -> None:
+        self._pid = os.getpid()
+        self._drawn = 0
+        # a fresh key with a zero counter: no counter block is ever used twice under one key
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    def words(self, n: int) -> NDArray[np.uint64]:
+        """Return ``n`` independent uniform 64-bit words."""
+        out = np.empty(n, np.uint64)
+        if n == 0:
+            return out
+        view = out.data.cast("B")
+        with self._lock:
+            if self.secure and (os.getpid() != self._pid or self._drawn >= _REKEY_AFTER):
+                self._rekey(os.urandom(32))
+            self._drawn += 8 * n
+            for start in range(0, 8 * n, _BLOCK):
+                stop = min(start + _BLOCK, 8 * n)
+                view[start:stop] = self._stream.update(_ZEROS[: stop - start])
+        return out
+
+    def word(self) -> int:
+        """Return one uniform 64-bit word as an integer."""
+        return int(self.words(1)[0])
+
+    def below(self, n: int) -> int:
+        """Return a uniform integer in ``[0, n)`` without bias, for any ``n >= 1``."""
+        if n < 1:
+            raise InvalidInput(f"below needs a whole number >= 1, not {n!r}.")
+        n_words = (n.bit_length() + 63) // 64
+        limit = (1 << (64 * n_words)) - (1 << (64 * n_words)) % n
+        while True:
+            value = int.from_bytes(self.words(n_words).tobytes(), "little")
+            if value < limit:
+                return value % n
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("a RandomSource cannot be pickled or copied: a copy would repeat the same noise.")
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+    def __repr__(self) -> str:
+        return "RandomSource()" if self.secure else "RandomSource(insecure_seed=...)"
+
+
+_LIVE: weakref.WeakSet[RandomSource] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for source in list(_LIVE):
+        if source.secure:
+            source._start()  # new key, and a lock that no vanished thread holds
+        else:
+            source._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,177 @@
+"""PrivacyReport: everything a fit says about its privacy, as data."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dperm.errors import InvalidInput
+from dperm.privacy.guarantee import Accounting, Guarantee
+
+__all__ = ["PrivacyReport", "ReleaseLine"]
+
+FORMAT = "dperm privacy report 1"
+
+NOT_COVERED = (
+    "the running time, the memory use and the errors raised for unusable data (shown to the data's owner only)",
+    "predictions on people of the training data that are published together with their true records",
+    "anything computed from the same data outside dperm, such as a scaler, a feature selection or a test score",
+    "people who stand in several data sets that are kept under different names in the ledger",
+    "an attacker who breaks AES-256 or reads this machine's memory",
+)
+
+
+@dataclass(frozen=True)
+class ReleaseLine:
+    """One kind of release: what, how often, with how much noise, to whom."""
+
+    query: str
+    kind: str
+    count: int
+    forfeited: int
+    noise_multiplier: float
+    sensitivity: float | None
+    noise_scale: float | None
+    size: int | None
+    audience: str = "everyone who sees the model or any of its steps"
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What a fit released and what that means.
+
+    Attributes
+    ----------
+    guarantee : Guarantee or None
+        The guarantee, or None with ``reason``.
+    planned : Accounting
+        The accounting of the plan; always present, never a guarantee by itself.
+    releases : tuple of ReleaseLine
+        Every kind of release with its noise.
+    public : dict
+        What was assumed public.
+    arithmetic, randomness : str
+        How sums and noise were computed.
+    ledger : dict
+        Data-set name, spent before and after, and the head of the ledger's hash chain.
+    """
+
+    planned: Accounting
+    guarantee: Guarantee | None = None
+    reason: str | None = None
+    releases: tuple[ReleaseLine, ...] = ()
+    public: dict[str, Any] = field(default_factory=dict)
+    arithmetic: str = ""
+    randomness: str = ""
+    ledger: dict[str, Any] = field(default_factory=dict)
+    version: str = ""
+    not_covered: tuple[str, ...] = NOT_COVERED
+
+    def __post_init__(self) -> None:
+        if (self.guarantee is None) == (self.reason is None):
+            raise InvalidInput("a report has either a guarantee or the reason why there is none.")
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the guarantee; infinite without one."""
+        return math.inf if self.guarantee is None else self.guarantee.epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "format": FORMAT,
+            "version": self.version,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+            "reason": self.reason,
+            "planned": self.planned.to_dict(),
+            "releases": [asdict(line) for line in self.releases],
+            "public": self.public,
+            "arithmetic": self.arithmetic,
+            "randomness": self.randomness,
+            "ledger": self.ledger,
+            "not_covered": list(self.not_covered),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PrivacyReport:
+        """Inverse of :meth:`to_dict`."""
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise InvalidInput("this is not a privacy report of a version that dperm can read.")
+        return cls(
+            planned=Accounting.from_dict(data["planned"]),
+            guarantee=None if data["guarantee"] is None else Guarantee.from_dict(data["guarantee"]),
+            reason=data["reason"],
+            releases=tuple(ReleaseLine(**line) for line in data["releases"]),
+            public=data["public"],
+            arithmetic=data["arithmetic"],
+            randomness=data["randomness"],
+            ledger=data["ledger"],
+            version=data["version"],
+            not_covered=tuple(data["not_covered"]),
+        )
+
+    def to_json(self) -> str:
+        """Return the report as strict JSON."""
+        return json.dumps(_finite(self.to_dict()), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyReport:
+        """Read a report written by :meth:`to_json`."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError:
+            raise InvalidInput("this is not a privacy report: it is not JSON.") from None
+        return cls.from_dict(_restore(data))
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as JSON, whole or not at all."""
+        target = Path(path)
+        with tempfile.NamedTemporaryFile("w", dir=target.parent, suffix=".tmp", delete=False) as handle:
+            try:
+                handle.write(self.to_json() + "\n")
+                handle.flush()
+                os.fsync(handle.fileno())
+            except BaseException:
+                os.unlink(handle.name)
+                raise
+        os.replace(handle.name, target)
+        return target
+
+    def summary(self) -> str:
+        """Say in a few lines what is guaranteed and what was released."""
+        lines = [self.guarantee.sentence() if self.guarantee is not None else f"No guarantee: {self.reason}"]
+        for line in self.releases:
+            forfeited = f", {line.forfeited} of them planned but unused" if line.forfeited else ""
+            lines.append(
+                f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each"
+                f"{forfeited})"
+            )
+        if self.guarantee is not None:
+            lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
+        return "\n".join(lines)
+
+
+def _finite(value: Any) -> Any:
+    """Replace infinities, which JSON has no word for, by the string "infinity"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinity"
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value
+
+
+def _restore(value: Any) -> Any:
+    if value == "infinity":
+        return math.inf
+    if isinstance(value, dict):
+        return {key: _restore(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_restore(inner) for inner in value]
+    return value

@@ -1,0 +1,138 @@
+"""Sums of per-person gradients: all coordinates, a block, or one. Proof: ``gradients.proof.md``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DesignData
+from dperm.data.query import Query
+from dperm.errors import InvalidInput
+from dperm.kernels.exact import toward_zero, weights_on_grid
+from dperm.objective import Loss
+
+__all__ = ["FullGradient", "GradientBlock", "GradientCoordinate", "clipped_slopes", "predictions"]
+
+FloatArray = NDArray[np.float64]
+
+_DOWN = 1.0 - 2.0**-50
+
+
+def predictions(data: DesignData, weights: FloatArray) -> FloatArray:
+    """Exact predictions of every row at public weights (rounded to the design's weight grid)."""
+    design = data.design
+    steps, spacing = weights_on_grid(np.asarray(weights, np.float64), design.grids.weight_bits)
+    # whole numbers times a power of two: no rounding
+    return design.scores(steps) * (design.spacing * spacing)
+
+
+def clipped_slopes(
+    data: DesignData, loss: Loss, weights: FloatArray, limit: FloatArray | float
+) -> tuple[FloatArray, float]:
+    """Slopes of every row, clipped to ``limit`` per row, as integers toward zero, and their grid spacing."""
+    slopes = loss.slope(predictions(data, weights), data.target)
+    largest = np.minimum(limit, loss.slope_bound)
+    if slopes.ndim == 1:
+        slopes = np.clip(slopes, -largest, largest)
+    else:
+        squares = np.zeros(len(slopes))
+        for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on where the row stands
+            squares += slopes[:, k] * slopes[:, k]
+        lengths = np.sqrt(squares)
+        factor = np.minimum(1.0, largest * _DOWN / np.maximum(lengths, 1e-300))
+        slopes = slopes * factor[:, None]
+    spacing = data.design.grids.spacing(loss.slope_bound, data.design.grids.slope_bits)
+    return toward_zero(slopes, spacing), spacing
+
+
+@dataclass(frozen=True, eq=False)
+class FullGradient(Query):
+    """Sum over people of the gradient of their loss, each clipped to L2 norm ``clip``.
+
+    Without ``clip`` the bound is the loss's slope bound times the row bound: nothing is clipped.
+    """
+
+    loss: Loss
+    weights: FloatArray
+    clip: float | None = None
+
+    name: ClassVar[str] = "gradient"
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.loss.slope_bound):
+            raise InvalidInput(
+                f"the {self.loss.name} loss has unbounded slopes: give it a residual_clip before a private gradient."
+            )
+        if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0.0):
+            raise InvalidInput(f"clip must be positive, not {self.clip!r}.")
+
+    def _n_columns(self, facts: Facts) -> int:
+        return facts.d
+
+    def _columns(self) -> NDArray[np.intp] | None:
+        return None
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        columns = self._columns()
+        limit: FloatArray | float = np.inf
+        if self.clip is not None:
+            # |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||; norms are rounded up, the limit down
+            with np.errstate(divide="ignore"):
+                limit = self.clip * _DOWN / data.design.norms(columns)
+        slopes, spacing = clipped_slopes(data, self.loss, self.weights, limit)
+        return data.design.sums(slopes, columns) * (data.design.spacing * spacing)
+
+    def person_bound(self, facts: Facts) -> float:
+        """Bound on the L2 norm of one person's clipped gradient."""
+        natural = self.loss.slope_bound * facts.block_bound(self._n_columns(facts)) * (1.0 + 2.0**-50)
+        return natural if self.clip is None else min(natural, self.clip)
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return self.person_bound(facts)
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * min(self.person_bound(facts), self.loss.slope_bound * facts.value_bound) * (1.0 + 2.0**-50)
+
+    def size(self, facts: Facts) -> int:
+        return self._n_columns(facts) * self.loss.n_outputs
+
+
+@dataclass(frozen=True, eq=False)
+class GradientBlock(FullGradient):
+    """The same sum for the coordinates in ``columns`` only; ``clip`` bounds the norm of that part."""
+
+    columns: tuple[int, ...] = field(default=())
+
+    name: ClassVar[str] = "gradient block"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "columns", tuple(int(j) for j in self.columns))
+        if not self.columns or len(set(self.columns)) < len(self.columns) or min(self.columns) < 0:
+            raise InvalidInput("a gradient block needs distinct column indices, at least one, all >= 0.")
+
+    def _n_columns(self, facts: Facts) -> int:
+        if max(self.columns) >= facts.d:
+            raise InvalidInput(f"column {max(self.columns)} is outside a design of {facts.d} columns.")
+        return len(self.columns)
+
+    def _columns(self) -> NDArray[np.intp] | None:
+        return np.asarray(self.columns, np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientCoordinate(GradientBlock):
+    """The same sum for one coordinate: a block of one column, the natural bound being slope times value bound."""
+
+    name: ClassVar[str] = "gradient coordinate"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.columns) != 1:
+            raise InvalidInput("a gradient coordinate has exactly one column.")

@@ -1,0 +1,232 @@
+"""Moments, curvature and quantiles. Proof: ``statistics.proof.md``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DesignData
+from dperm.data.query import Query
+from dperm.data.table import TableData
+from dperm.errors import InvalidInput
+from dperm.kernels.exact import toward_zero
+from dperm.objective import Loss
+from dperm.queries.gradients import predictions
+
+__all__ = ["Curvature", "FirstMoment", "QuantileScores", "SecondMoment", "TargetMoment", "unpack_symmetric"]
+
+FloatArray = NDArray[np.float64]
+
+_UP = 1.0 + 2.0**-50
+_DOWN = 1.0 - 2.0**-50
+
+
+def _check_clip(clip: float | None) -> None:
+    if clip is not None and not (math.isfinite(clip) and clip > 0.0):
+        raise InvalidInput(f"clip must be positive, not {clip!r}.")
+
+
+def _row_factors(data: DesignData, clip: float | None) -> FloatArray:
+    """Factors in (0, 1] that bring every row to an L2 norm of at most ``clip``."""
+    if clip is None:
+        return np.ones(data.design.n)
+    with np.errstate(divide="ignore"):
+        factors: FloatArray = np.minimum(1.0, clip * _DOWN / data.design.norms())
+    return factors
+
+
+@dataclass(frozen=True, eq=False)
+class FirstMoment(Query):
+    """Sum of the rows, each scaled down to L2 norm ``clip`` where it is longer."""
+
+    clip: float | None = None
+
+    name: ClassVar[str] = "first moment"
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        _check_clip(self.clip)
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        spacing = data.design.grids.spacing(1.0, data.design.grids.slope_bits)
+        factors = toward_zero(_row_factors(data, self.clip), spacing)
+        return data.design.sums(factors) * (data.design.spacing * spacing)
+
+    def _row_bound(self, facts: Facts) -> float:
+        return facts.row_bound if self.clip is None else min(self.clip, facts.row_bound)
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return self._row_bound(facts)
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * min(self._row_bound(facts), facts.value_bound)
+
+    def size(self, facts: Facts) -> int:
+        return facts.d
+
+
+@dataclass(frozen=True, eq=False)
+class TargetMoment(Query):
+    """Sum of the target, centred at the middle of its public range so that an empty record contributes 0."""
+
+    name: ClassVar[str] = "target moment"
+    norm: ClassVar[str] = "l2"
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        facts = data.facts
+        half = self.zero_out_sensitivity(facts)
+        middle = facts.target_low + (facts.target_high - facts.target_low) / 2.0
+        # 52 bits less those that count the rows: every partial sum is a whole number below 2^53
+        spacing = facts.grids.spacing(half, max(1, 52 - max(0, (facts.n - 1).bit_length())))
+        steps = toward_zero(np.clip(data.target - middle, -half, half), spacing)
+        return np.array([steps.sum() * spacing])
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return (facts.target_high - facts.target_low) / 2.0 * _UP
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * self.zero_out_sensitivity(facts)
+
+    def size(self, facts: Facts) -> int:
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoment(Query):
+    """Sum of row times row transposed, each row scaled down to L2 norm ``clip`` where it is longer.
+
+    The value is the upper triangle: the diagonal, then sqrt(2) times the entries above it, so that its L2 norm is the
+    matrix's Frobenius norm. :func:`unpack_symmetric` undoes it.
+    """
+
+    clip: float | None = None
+
+    name: ClassVar[str] = "second moment"
+    norm: ClassVar[str] = "l2"
+    replacement_ratio: ClassVar[float] = math.sqrt(2.0) * _UP
+
+    def __post_init__(self) -> None:
+        _check_clip(self.clip)
+
+    def _row_weights(self, data: DesignData) -> FloatArray:
+        return _row_factors(data, self.clip)
+
+    def _weight_bound(self) -> float:
+        return 1.0
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        design = data.design
+        weights = self._row_weights(data)
+        bits = design.grids.gram_bits
+        entry_bound = design.value_bound * max(1.0, math.sqrt(self._weight_bound()))
+        spacing = design.grids.spacing(entry_bound, bits)
+        total = np.zeros((design.d, design.d))
+        for part, block in design.row_chunks():
+            # the weight is folded into the row before it is rounded, so that the product stays whole
+            steps = toward_zero(block * design.spacing * weights[part][:, None], spacing)
+            total += steps.T @ steps
+        above = np.triu_indices(design.d, 1)
+        packed = np.concatenate([np.diag(total), math.sqrt(2.0) * total[above]])
+        return packed * (spacing * spacing)
+
+    def _square_bound(self, facts: Facts) -> float:
+        """Bound on one person's squared (weighted) row norm."""
+        row = facts.row_bound if self.clip is None else min(self.clip, facts.row_bound)
+        return self._weight_bound() * row * row * _UP
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        # sqrt(2) times a whole number is rounded once per coordinate of either neighbour
+        rounding = 2.0**-51 * self.bound(facts) * math.sqrt(self.size(facts))
+        return (self._square_bound(facts) + rounding) * _UP
+
+    def bound(self, facts: Facts) -> float:
+        entry = self._weight_bound() * facts.value_bound**2
+        return facts.n * min(self._square_bound(facts), entry) * math.sqrt(2.0) * _UP
+
+    def size(self, facts: Facts) -> int:
+        return facts.d * (facts.d + 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature(SecondMoment):
+    """The same sum weighted by the loss's second derivative at public weights (the Hessian of the total loss)."""
+
+    loss: Loss | None = None
+    weights: FloatArray | None = None
+
+    name: ClassVar[str] = "curvature"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss is None or self.weights is None:
+            raise InvalidInput("curvature needs a loss and the weights at which it is taken.")
+        if self.loss.n_outputs != 1 or not math.isfinite(self.loss.curvature_bound):
+            raise InvalidInput("curvature is defined for losses of one prediction with bounded second derivative.")
+
+    def _weight_bound(self) -> float:
+        assert self.loss is not None
+        return self.loss.curvature_bound
+
+    def _row_weights(self, data: DesignData) -> FloatArray:
+        assert self.loss is not None
+        assert self.weights is not None
+        second = self.loss.curvature(predictions(data, self.weights), data.target)
+        roots = np.sqrt(np.clip(second, 0.0, self.loss.curvature_bound)) * _DOWN
+        return roots * _row_factors(data, self.clip)
+
+
+def unpack_symmetric(packed: FloatArray, d: int) -> FloatArray:
+    """Return the symmetric matrix whose packed upper triangle (see :class:`SecondMoment`) is given.
+
+    >>> unpack_symmetric(np.array([1.0, 2.0, np.sqrt(2.0) * 3.0]), 2).round(12).tolist()
+    [[1.0, 3.0], [3.0, 2.0]]
+    """
+    matrix = np.zeros((d, d))
+    above = np.triu_indices(d, 1)
+    matrix[above] = packed[d:] / math.sqrt(2.0)
+    matrix += matrix.T
+    matrix[np.diag_indices(d)] = packed[:d]
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileScores(Query):
+    """For each point of a public grid, minus the distance of its rank from the wanted quantile.
+
+    The wanted rank is the public number ``quantile * n``, so one person moves each score by at most 1 under both
+    relations.
+    """
+
+    column: int
+    quantile: float
+    grid: FloatArray
+
+    name: ClassVar[str] = "quantile"
+    norm: ClassVar[str] = "linf"
+    replacement_ratio: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.quantile < 1.0:
+            raise InvalidInput(f"quantile must be between 0 and 1, not {self.quantile!r}.")
+        if len(self.grid) < 2 or not (np.diff(self.grid) > 0.0).all():
+            raise InvalidInput("a quantile grid needs at least two increasing points.")
+
+    def evaluate(self, data: TableData) -> FloatArray:
+        ranks = data.ranks(self.column, self.grid)
+        scores: FloatArray = -np.abs(ranks - self.quantile * data.facts.n)
+        return scores
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        # ranks are whole; subtracting the constant rounds each score by at most 2^-53 n
+        return 1.0 + 2.0**-51 * facts.n
+
+    def bound(self, facts: Facts) -> float:
+        return 1.0 * facts.n
+
+    def size(self, facts: Facts) -> int:
+        return len(self.grid)
