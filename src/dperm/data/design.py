@@ -130,6 +130,17 @@ class DesignMatrix:
         self.value_bound, self.row_bound = shape.value_bound, shape.row_bound
 
     @property
+    def n_rows(self) -> int:
+        """Rows that contribute: the public ``n``, less those taken out by :meth:`without_row`."""
+        return int(self._values.shape[0])
+
+    def without_row(self, row: int) -> DesignMatrix:
+        """Return the zero-out neighbour: the same public shape, with one record that contributes nothing."""
+        keep = np.delete(np.arange(self.n_rows), row)
+        values = sp.csc_array(self._values.tocsr()[keep]) if self._sparse else self._values[keep]
+        return DesignMatrix(values, self._implicit, self.shape)
+
+    @property
     def intercept_height(self) -> float:
         """Height of the constant column, 0 without one."""
         return self.intercept_steps * self.spacing
@@ -137,7 +148,8 @@ class DesignMatrix:
     @classmethod
     def from_array(cls, X: FloatArray | Any, scaling: Scaling, intercept: float = 0.0) -> DesignMatrix:
         """Clip, scale and round ``X`` (dense or scipy sparse) with public constants."""
-        shape = Shape.of(*X.shape, scaling.clip, scaling.row_norm, intercept)
+        n, n_features = X.shape
+        shape = Shape.of(n, n_features, scaling.clip, scaling.row_norm, intercept)
         if sp.issparse(X):
             values, implicit = _sparse_steps(X, scaling, shape.spacing, shape.top)
         else:
@@ -198,8 +210,8 @@ class DesignMatrix:
             changed.data = changed.data * (changed.data + 2.0 * np.repeat(implicit, np.diff(changed.indptr)))
             out = np.asarray(changed.sum(axis=1)).ravel() + float(implicit @ implicit)
         else:
-            out = np.empty(self.n)
-            for start in range(0, self.n, _CHUNK_ROWS):
+            out = np.empty(self.n_rows)
+            for start in range(0, self.n_rows, _CHUNK_ROWS):
                 part = values[start : start + _CHUNK_ROWS]
                 out[start : start + _CHUNK_ROWS] = np.einsum("ij,ij->i", part, part)
         return out + constant * constant
@@ -212,8 +224,8 @@ class DesignMatrix:
     def row_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Dense blocks of rows in grid steps, intercept included."""
         rows = self._values.tocsr() if self._sparse else self._values
-        for start in range(0, self.n, _CHUNK_ROWS):
-            part = slice(start, min(start + _CHUNK_ROWS, self.n))
+        for start in range(0, self.n_rows, _CHUNK_ROWS):
+            part = slice(start, min(start + _CHUNK_ROWS, self.n_rows))
             block = np.asarray(rows[part].todense() if self._sparse else rows[part]) + self._implicit
             if self.intercept_steps:
                 block = np.column_stack([block, np.full(len(block), self.intercept_steps)])

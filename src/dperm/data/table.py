@@ -16,15 +16,19 @@ __all__ = ["TableData"]
 
 @dataclass(frozen=True)
 class TableData:
-    """The user's own columns, unscaled; dense array or scipy CSC."""
+    """The user's own columns, unscaled; dense array or scipy CSC.
+
+    ``n`` is the public number of records where it differs from the rows of ``X`` (one of them is empty).
+    """
 
     X: Any
+    n: int | None = None
 
     @property
     def facts(self) -> Facts:
         """Public facts: the shape only."""
         n, n_features = self.X.shape
-        return Facts(n=n, n_features=n_features, d=n_features)
+        return Facts(n=n if self.n is None else self.n, n_features=n_features, d=n_features)
 
     def ranks(self, column: int, grid: NDArray[np.float64]) -> NDArray[np.float64]:
         """Number of records whose value is at most each point of ``grid``, exact."""

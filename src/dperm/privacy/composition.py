@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special, stats
@@ -82,10 +83,27 @@ def _leaf_renyi(leaf: Event, order: float) -> float:
     if isinstance(leaf, RepeatAndSelect):
         if set_aside(leaf.base) > 0.0:
             return math.inf  # the theorem needs a base without a delta part
-        others = [float(a) for a in _ORDERS]
-        values = [renyi(leaf.base, a) for a in others]
-        return curves.repeat_and_select(renyi(leaf.base, order), order, others, values, leaf.mean_runs, leaf.shape)
+        orders, bounds = _repeat_and_select_bounds(leaf)
+        # the divergence grows with its order, so the bound of any larger order holds too
+        larger = [bound for other, bound in zip(orders, bounds, strict=True) if other >= order]
+        return min([_repeat_and_select_at(leaf, order), *larger])
     return curves.renyi(leaf, order)
+
+
+@lru_cache(maxsize=64)
+def _base_curve(base: Event) -> tuple[list[float], list[float]]:
+    orders = [float(a) for a in _ORDERS]
+    return orders, [renyi(base, a) for a in orders]
+
+
+def _repeat_and_select_at(leaf: RepeatAndSelect, order: float) -> float:
+    return curves.repeat_and_select(renyi(leaf.base, order), order, *_base_curve(leaf.base), leaf.mean_runs, leaf.shape)
+
+
+@lru_cache(maxsize=64)
+def _repeat_and_select_bounds(leaf: RepeatAndSelect) -> tuple[list[float], list[float]]:
+    orders, _ = _base_curve(leaf.base)
+    return orders, [_repeat_and_select_at(leaf, a) for a in orders]
 
 
 def set_aside(event: Event) -> float:

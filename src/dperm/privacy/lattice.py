@@ -155,5 +155,5 @@ class Lattice:
             raise InvalidInput("a query returned a value that is not finite; nothing was released.")
         steps = np.rint(np.clip(flat, -self.bound, self.bound) / self.spacing).astype(np.int64)
         steps += floor_noise(flat.size, self.scale, source, self.kind, sampler=sampler)
-        released: NDArray[np.float64] = (steps + 0.5) * self.spacing
+        released = (steps.astype(np.float64) + 0.5) * self.spacing
         return released.reshape(np.shape(value))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from dperm.errors import MissingDependency
@@ -58,6 +59,11 @@ def _module() -> Any:
 
 
 def _composed(leaves: Leaves, interval: float, *, pessimistic: bool) -> Any:
+    return _composed_items(tuple(leaves.items()), interval, pessimistic)
+
+
+@lru_cache(maxsize=4)  # one plan is asked for many deltas: its curve
+def _composed_items(leaves: tuple[tuple[Event, int], ...], interval: float, pessimistic: bool) -> Any:
     library = _module()
     options: dict[str, Any] = {
         "value_discretization_interval": interval,
@@ -66,7 +72,7 @@ def _composed(leaves: Leaves, interval: float, *, pessimistic: bool) -> Any:
     }
     total = None
     squares = 0.0
-    for leaf, count in leaves.items():
+    for leaf, count in leaves:
         one = curves.gdp(leaf)
         if one is not None:
             squares += count * one * one  # Gaussians compose exactly: one distribution for all of them

@@ -34,7 +34,7 @@ def _check_clip(clip: float | None) -> None:
 def _row_factors(data: DesignData, clip: float | None) -> FloatArray:
     """Factors in (0, 1] that bring every row to an L2 norm of at most ``clip``."""
     if clip is None:
-        return np.ones(data.design.n)
+        return np.ones(data.design.n_rows)
     with np.errstate(divide="ignore"):
         factors: FloatArray = np.minimum(1.0, clip * _DOWN / data.design.norms())
     return factors

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.errors import BudgetRefused, DataSetRenamed, InvalidInput, LedgerTampered
+from dperm.errors import BudgetRefused, DataSetRenamed, InvalidInput, LedgerTampered, LedgerUnreadable
 from dperm.privacy.budget import Budget
 from dperm.privacy.events import Event, restate
 from dperm.privacy.ledger import chain, fingerprints
@@ -116,8 +116,15 @@ class Ledger:
 
     @staticmethod
     def default_path() -> Path:
-        """Path of this user's own ledger file."""
-        return user_folder() / "ledger.db"
+        """Path of this user's own ledger file, in a folder that is made if it is missing."""
+        folder = user_folder()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise LedgerUnreadable(
+                f"the folder {folder} cannot be made ({error.strerror}): set DPERM_HOME to a folder you may write."
+            ) from None
+        return folder / "ledger.db"
 
     def for_dataset(self, dataset: str) -> Ledger:
         """Return a handle on the same ledger that charges another data set."""

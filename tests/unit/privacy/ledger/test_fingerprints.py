@@ -13,6 +13,7 @@ import pytest
 
 from dperm.errors import LedgerError
 from dperm.privacy.ledger import Ledger
+from dperm.privacy.ledger.files import user_folder
 from dperm.privacy.ledger.fingerprints import KEY_FILE, fingerprint, user_key
 
 X = np.arange(12.0).reshape(4, 3)
@@ -66,6 +67,8 @@ def test_a_key_that_cannot_be_made(own_home: Path) -> None:
     own_home.write_text("a file where the folder should be")
     with pytest.raises(LedgerError, match="DPERM_HOME"):
         user_key()
+    with pytest.raises(LedgerError, match="DPERM_HOME"):
+        Ledger.default_path()
 
 
 def test_the_platform_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -74,4 +77,4 @@ def test_the_platform_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setattr(sys, "platform", "linux")
     assert Ledger.default_path() == tmp_path / "dperm" / "ledger.db"
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert os.fspath(Ledger.default_path()).endswith("Library/Application Support/dperm/ledger.db")
+    assert os.fspath(user_folder()).endswith("Library/Application Support/dperm")

@@ -148,8 +148,8 @@ def test_resume_after_a_lost_handle(address: str) -> None:
 
 def test_numpy_numbers_are_written_as_plain_ones() -> None:
     ledger = Ledger()
-    event = Repeat(Gaussian(np.float32(60.1)), np.int64(3))
-    ledger.reserve(event, "replace-one").settle([ReleaseRecord("g", Gaussian(np.float32(60.1)), count=np.int64(3))])
+    event = Repeat(Gaussian(np.float64(60.1)), np.int64(3))
+    ledger.reserve(event, "replace-one").settle([ReleaseRecord("g", Gaussian(np.float64(60.1)), count=np.int64(3))])
     assert ledger.entries()[-2]["count"] == 3
 
 
@@ -469,4 +469,6 @@ def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_repr_and_defaults(own_home: Path) -> None:
     assert repr(Ledger(dataset="a")) == "<Ledger 'the ledger in memory', dataset='a', neighbours='replace-one'>"
     assert Ledger.default_path() == own_home / "ledger.db"
+    assert not Ledger.default_path().exists()
+    assert Ledger(Ledger.default_path(), dataset="a").address == str(own_home / "ledger.db")
     assert isinstance(Ledger().set_cap(BUDGET), Cap)

@@ -1,0 +1,40 @@
+"""Contract checks: public, for dperm's own tests and for extensions.
+
+Each check raises :class:`ContractViolation` with one sentence that says what does not hold. They cover what a proof
+promises from different sides, because each side has caught a defect that the others missed:
+
+============================  ==========================================================================
+:func:`check_query`           declared sensitivity on random and worst-case neighbours, under both relations
+:func:`check_mechanism`       the noise has the distribution it claims (and the test could tell if not)
+:func:`check_density`         exact output probabilities in one dimension against the claimed event
+:func:`check_choice`          exact choice probabilities of a selection against the claimed event
+:func:`check_event`           an event's curves are consistent with each other
+:func:`check_solver`          ledger equals plan, non-interference, noise-free limit, gradient canary
+============================  ==========================================================================
+"""
+
+from dperm.testing._violation import ContractViolation
+from dperm.testing.canary import check_gradient_canary
+from dperm.testing.density import check_choice, check_density
+from dperm.testing.distribution import check_mechanism
+from dperm.testing.events import check_event
+from dperm.testing.examples import MECHANISM_EXAMPLES, QUERY_EXAMPLES, SOLVER_EXAMPLES
+from dperm.testing.sensitivity import check_query
+from dperm.testing.solvers import check_ledger_is_plan, check_noise_free_limit, check_non_interference, check_solver
+
+__all__ = [
+    "MECHANISM_EXAMPLES",
+    "QUERY_EXAMPLES",
+    "SOLVER_EXAMPLES",
+    "ContractViolation",
+    "check_choice",
+    "check_density",
+    "check_event",
+    "check_gradient_canary",
+    "check_ledger_is_plan",
+    "check_mechanism",
+    "check_noise_free_limit",
+    "check_non_interference",
+    "check_query",
+    "check_solver",
+]

@@ -1,0 +1,103 @@
+"""One example of everything registered, so that a registry line enrols it in the contract suites.
+
+A maker of query examples gets a random generator and public facts and returns queries at random public values, among
+them values that drive slopes to their bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dperm.data.facts import Facts
+from dperm.data.query import Query
+from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
+from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
+from dperm.queries import (
+    AtomScores,
+    Curvature,
+    FirstMoment,
+    FullGradient,
+    GradientBlock,
+    GradientCoordinate,
+    QuantileScores,
+    SecondMoment,
+    TargetMoment,
+)
+from dperm.solvers import GradientDescent, Solver
+
+__all__ = ["MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
+
+_LOSSES: tuple[Loss, ...] = (Logistic(), Squared(residual_clip=0.8), Huber(0.5), SmoothedHinge(0.5))
+
+
+def _weights(rng: Any, facts: Facts, n_outputs: int = 1) -> list[Any]:
+    shape: Any = facts.d if n_outputs == 1 else (facts.d, n_outputs)
+    return [np.zeros(shape), rng.normal(size=shape), 1e3 * rng.normal(size=shape)]
+
+
+def _full_gradients(rng: Any, facts: Facts) -> list[Query]:
+    queries: list[Query] = []
+    for loss in (*_LOSSES, Multinomial(3)):
+        for weights in _weights(rng, facts, loss.n_outputs):
+            queries += [FullGradient(loss, weights, clip) for clip in (None, 0.3 * facts.row_bound, 1e-3)]
+    return queries
+
+
+def _blocks(rng: Any, facts: Facts) -> list[Query]:
+    size = max(1, facts.d // 2)
+    return [
+        GradientBlock(loss, weights, clip, tuple(rng.choice(facts.d, size, replace=False).tolist()))
+        for loss in (*_LOSSES, Multinomial(3))
+        for weights in _weights(rng, facts, loss.n_outputs)
+        for clip in (None, 0.2 * facts.row_bound)
+    ]
+
+
+def _coordinates(rng: Any, facts: Facts) -> list[Query]:
+    return [
+        GradientCoordinate(loss, weights, clip, (int(rng.integers(facts.d)),))
+        for loss in _LOSSES
+        for weights in _weights(rng, facts)
+        for clip in (None, 0.1)
+    ]
+
+
+def _curvatures(rng: Any, facts: Facts) -> list[Query]:
+    return [
+        Curvature(clip, loss, weights)
+        for loss in (Logistic(), Huber(0.5), SmoothedHinge(0.5))
+        for weights in _weights(rng, facts)[:2]
+        for clip in (None, 0.4 * facts.row_bound)
+    ]
+
+
+def _quantiles(rng: Any, facts: Facts) -> list[Query]:
+    grid = np.concatenate([-(2.0 ** np.arange(4, -4, -1.0)), [0.0], 2.0 ** np.arange(-4, 5.0)])
+    return [QuantileScores(int(rng.integers(facts.n_features)), q, grid) for q in (0.05, 0.5, 0.95)]
+
+
+QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
+    FullGradient.name: _full_gradients,
+    GradientBlock.name: _blocks,
+    GradientCoordinate.name: _coordinates,
+    AtomScores.name: lambda rng, facts: [AtomScores(lo, w) for lo in _LOSSES for w in _weights(rng, facts)],
+    Curvature.name: _curvatures,
+    FirstMoment.name: lambda rng, facts: [FirstMoment(c) for c in (None, 0.3 * facts.row_bound)],
+    SecondMoment.name: lambda rng, facts: [SecondMoment(c) for c in (None, 0.3 * facts.row_bound)],
+    TargetMoment.name: lambda rng, facts: [TargetMoment()],
+    QuantileScores.name: _quantiles,
+}
+
+MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {
+    GaussianNoise.kind: (GaussianNoise(0.7), GaussianNoise(40.0), GaussianNoise(2.0, "integer")),
+    LaplaceNoise.kind: (LaplaceNoise(0.7), LaplaceNoise(40.0), LaplaceNoise(2.0, "integer")),
+    NoisyMax.kind: (NoisyMax(0.7), NoisyMax(10.0)),
+}
+
+#: a configuration that converges when there is no noise, for every solver
+SOLVER_EXAMPLES: dict[str, Solver] = {
+    GradientDescent.name: GradientDescent(n_steps=400, clip=1e9, step=0.5, averaging=0.0),
+}

@@ -1,0 +1,167 @@
+"""Whole-solver checks: ledger equals plan, non-interference, noise-free limit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from dperm.data.holder import DataHolder, DesignData
+from dperm.data.query import Query
+from dperm.errors import PlanViolation
+from dperm.objective import L1, L2, Logistic, NoPenalty, Objective
+from dperm.privacy import composition
+from dperm.privacy.budget import Budget
+from dperm.privacy.calibration import CalibratedPlan, calibrate
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.randomness import RandomSource
+from dperm.privacy.scope import Scope
+from dperm.solvers.base import Solution, Solver
+from dperm.testing._violation import ContractViolation, demand
+from dperm.testing.canary import check_gradient_canary
+from dperm.testing.data import Layout, design_data
+
+__all__ = ["check_ledger_is_plan", "check_noise_free_limit", "check_non_interference", "check_solver", "problem"]
+
+
+def problem(seed: int = 0, n: int = 60, n_features: int = 3, intercept: float = 1.0) -> DesignData:
+    """A small classification problem."""
+    rng = np.random.default_rng(seed)
+    layout = Layout(n=n, n_features=n_features, intercept=intercept)
+    X = rng.uniform(-1.0, 1.0, (n, n_features))
+    margin = X @ np.linspace(2.0, -1.0, n_features) + 0.3
+    return design_data(layout, X, rng.random(n) < 1.0 / (1.0 + np.exp(-margin)))
+
+
+def _objective(data: DesignData, penalty: Any = None) -> Objective:
+    return Objective(Logistic(), penalty or L2(0.01), unpenalised=(data.design.n_features,))
+
+
+def check_solver(solver: Solver, *, canary_runs: int = 1500) -> None:
+    """Run every whole-solver check."""
+    check_ledger_is_plan(solver)
+    check_non_interference(solver)
+    check_noise_free_limit(solver)
+    check_gradient_canary(solver, _objective(problem(n=8)), problem(n=8), n_runs=canary_runs)
+
+
+# -------------------------------------------------------------------------------------- ledger equals plan
+def check_ledger_is_plan(solver: Solver, budget: Budget | None = None) -> None:
+    """Check that what the ledger holds after a run is what the plan said before it, and within the budget."""
+    budget = budget or Budget(1.0, 1e-6)
+    data = problem()
+    objective = _objective(data)
+    for neighbours in Neighbours:
+        calibrated = calibrate(solver.plan(objective, data.facts), budget)
+        ledger = Ledger(neighbours=neighbours)
+        source = RandomSource(insecure_seed=1)
+        # a seeded source is charged as what its plan would cost, so that the books can be compared
+        scope = Scope(calibrated, ledger, neighbours, "contract check")
+        try:
+            with scope:
+                solver.solve(objective, DataHolder(data, scope, source, neighbours), calibrated)
+        except PlanViolation as error:
+            raise ContractViolation(f"{solver.name!r} left its plan: {error}") from None
+        forfeited = sum(record.count for record in scope.records if record.forfeited)
+        demand(forfeited == 0, f"{solver.name!r} planned {forfeited} releases that it never made.")
+        recorded: Counter[Any] = Counter()
+        for record in scope.records:
+            recorded[record.event] += record.count
+        demand(recorded == Counter(composition.leaves(calibrated.event)), f"{solver.name!r}: ledger differs from plan.")
+        spent = ledger.spent(delta=budget.delta).epsilon
+        demand(spent <= budget.epsilon * (1.0 + 1e-9), f"{solver.name!r} spent {spent:.6g} of {budget.epsilon:g}.")
+
+
+# ---------------------------------------------------------------------------------------- non-interference
+class _Blind(DataHolder):
+    """A holder whose every answer is noise around zero, whatever the data; it writes down all it was asked."""
+
+    def __init__(self, data: DesignData, scope: Scope, source: RandomSource, neighbours: Neighbours) -> None:
+        super().__init__(data, scope, source, neighbours)
+        self.asked: list[Any] = []
+
+    def _evaluate(self, query: Query) -> Any:
+        self.asked.append(_public_state(query))
+        size = query.size(self.facts)
+        n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
+        return np.zeros(size if n_outputs == 1 else (size // n_outputs, n_outputs))
+
+
+def _public_state(thing: Any) -> Any:
+    """Everything a query holds, in a form that can be compared bit for bit."""
+    if isinstance(thing, np.ndarray):
+        return (thing.shape, thing.dtype.str, thing.tobytes())
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return (type(thing).__name__, *(_public_state(getattr(thing, f.name)) for f in fields(thing)))
+    return repr(thing)
+
+
+def check_non_interference(solver: Solver) -> None:
+    """Replace every release by data-free noise: queries, noise scales and result must not depend on the data at all."""
+    runs = []
+    for seed in (11, 12):
+        data = problem(seed)
+        objective = _objective(data)
+        calibrated = calibrate(solver.plan(objective, data.facts), Budget(1.0, 1e-6))
+        scope = Scope(calibrated, Ledger(), Neighbours.REPLACE_ONE, "contract check")
+        holder = _Blind(data, scope, RandomSource(insecure_seed=5), Neighbours.REPLACE_ONE)
+        with scope:
+            solution = solver.solve(objective, holder, calibrated)
+        runs.append((holder.asked, holder.released, _public_state(solution.weights), solution.n_steps))
+    demand(runs[0][0] == runs[1][0], f"{solver.name!r} asked different queries on different data.")
+    demand(runs[0][1] == runs[1][1], f"{solver.name!r} used different noise on different data.")
+    demand(runs[0][2:] == runs[1][2:], f"{solver.name!r}'s result depends on the data beside its releases.")
+
+
+# ----------------------------------------------------------------------------------------- noise-free limit
+def check_noise_free_limit(solver: Solver, tolerance: float = 1e-4) -> None:
+    """With (almost) no noise the solver must reach the optimum of a trusted solver on the same scaled data."""
+    data = problem(3, n=200)
+    for penalty in (L2(0.05), L1(0.02), NoPenalty()):
+        objective = _objective(data, penalty)
+        solution = _almost_noise_free(solver, objective, data)
+        X = np.concatenate([block * data.design.spacing for _, block in data.design.row_chunks()])
+        best = _trusted_optimum(objective, X, data.target)
+        reached = objective.value(X, data.target, solution.weights)
+        demand(
+            reached - best <= tolerance * max(1.0, abs(best)),
+            f"{solver.name!r} without noise reaches {reached:.6g} with penalty {penalty.name!r}; {best:.6g} is best.",
+        )
+
+
+def _almost_noise_free(solver: Solver, objective: Objective, data: DesignData) -> Solution:
+    calibrated: CalibratedPlan = calibrate(solver.plan(objective, data.facts), Budget(1e9, 1e-6))
+    scope = Scope(calibrated, Ledger(), Neighbours.ZERO_OUT, "contract check")
+    with scope:
+        holder = DataHolder(data, scope, RandomSource(insecure_seed=2), Neighbours.ZERO_OUT)
+        return solver.solve(objective, holder, calibrated)
+
+
+def _trusted_optimum(objective: Objective, X: Any, y: Any) -> float:
+    """Optimum by scipy on the split variable w = a - b, a, b >= 0, where an L1 penalty is linear."""
+    d = X.shape[1]
+
+    def value_and_gradient(ab: Any) -> tuple[float, Any]:
+        w = ab[:d] - ab[d:]
+        smooth = objective.gradient(X, y, w)
+        if objective.penalty.smooth:
+            smooth = smooth + objective.penalty_gradient(w)
+            return objective.value(X, y, w), np.concatenate([smooth, -smooth])
+        linear = np.full(d, objective.penalty.strength)
+        linear[list(objective.unpenalised)] = 0.0
+        plain = Objective(objective.loss)
+        return plain.value(X, y, w) + linear @ (ab[:d] + ab[d:]), np.concatenate([smooth + linear, linear - smooth])
+
+    found = minimize(
+        value_and_gradient,
+        np.full(2 * d, 0.1),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, None)] * (2 * d),
+        options={"maxiter": 10_000, "ftol": 1e-15, "gtol": 1e-10},
+    )
+    return float(objective.value(X, y, found.x[:d] - found.x[d:]))
