@@ -7,6 +7,7 @@ whose accounted epsilon is within the budget.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -130,35 +131,54 @@ def calibrate(plan: Plan, budget: Budget) -> CalibratedPlan:
 
 
 def smallest_scale(plan: HasEvent, budget: Budget) -> float:
-    """Smallest noise scale (to 1e-6 relative) whose accounted epsilon fits the budget; always on the safe side."""
+    """Smallest noise scale (to 1e-6 relative, 1e-4 with sampling) whose accounted epsilon fits the budget; always on the safe side."""
 
     def fits(scale: float) -> bool:
         return composition.upper_epsilon(plan.at(scale), budget.delta)[0] <= budget.epsilon
 
-    # A plan of Gaussians alone at scale s is exactly 1/s-GDP, so this is the answer; otherwise it starts the bracket.
     start = 1.0 / budget.mu
-    if composition.mu(plan.at(start)) is not None:
+    gauss = composition.mu(plan.at(start))
+    if gauss:
+        # mu of a plan of Gaussians alone falls as 1/scale, so this is the answer; otherwise it starts the bracket
+        start *= gauss / budget.mu
         scale = start
         for _ in range(60):
             if fits(scale):
-                return scale
+                if not fits(scale * (1.0 - 1e-6)):
+                    return scale
+                break
             scale *= 1.0 + 1e-14  # rounding of the multipliers
-        start = scale
+    elif any(isinstance(leaf, PoissonGaussian) for leaf in composition.leaves(plan.at(start))):
+        # Loss distributions of nearly noiseless releases fill the memory: come from above, where the cheap Renyi
+        # bound already fits, and stop at the first scale that does not.
+        start = _smallest(
+            lambda scale: composition.renyi_epsilon(plan.at(scale), budget.delta) <= budget.epsilon,
+            start,
+            budget,
+            factor=1.5,
+            precision=0.02,
+        )
+        return _smallest(fits, start, budget, factor=1.05, precision=1e-4)
+    return _smallest(fits, start, budget, factor=1.5, precision=1e-6)
+
+
+def _smallest(fits: Callable[[float], bool], start: float, budget: Budget, *, factor: float, precision: float) -> float:
+    """Smallest scale that fits, to a relative precision, always one that does."""
     low, high = start, start
     for _ in range(200):
         if fits(high):
             break
-        low, high = high, high * 1.5
+        low, high = high, high * factor
     else:
         raise Unsupported(
             f"no amount of noise brings this plan to epsilon={budget.epsilon:g}, delta={budget.delta:g}: "
             "raise delta or remove the events that have no noise to add."
         )
     while low == high or fits(low):
-        high, low = low, low / 1.5
+        high, low = low, low / factor
         if low < 1e-9 * start:
             return high
-    while high - low > 1e-6 * high:
+    while high - low > precision * high:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high

@@ -28,9 +28,26 @@ from dperm.privacy.events import (
 __all__ = ["delta_part", "gdp", "pure", "renyi", "repeat_and_select", "two_point_witness"]
 
 
+_LARGEST_POISSON_ORDER = 2**16  # its sum has as many terms as the order
+
+
 def _log_mean_exp(log_weights: list[float], exponents: list[float]) -> float:
     """log sum_i exp(log_weights_i + exponents_i), without overflow."""
     return float(np.logaddexp.reduce([w + e for w, e in zip(log_weights, exponents, strict=True)]))
+
+
+def _rounding(largest_exponent: float) -> float:
+    """What rounding may take from a log moment whose terms have exponents up to this size."""
+    return 2e-15 * (1.0 + largest_exponent)
+
+
+def _capped(log_moment: float, order: float, epsilon: float) -> float:
+    """Renyi divergence of a pure ``epsilon`` release: never above epsilon, nor order epsilon^2/2.
+
+    The latter is Bun & Steinke 2016, Proposition 1.4; it is exact in the limit of small epsilon, where the log moment
+    is lost in rounding.
+    """
+    return min(max(log_moment, 0.0) / (order - 1.0), epsilon, order * epsilon * epsilon / 2.0)
 
 
 # ---------------------------------------------------------------------------------------- Renyi divergence
@@ -54,7 +71,8 @@ def _(event: ZCDP, order: float) -> float:
 def _(event: Laplace, order: float) -> float:
     shift = 1.0 / event.noise_multiplier
     logs = [math.log(order / (2.0 * order - 1.0)), math.log((order - 1.0) / (2.0 * order - 1.0))]
-    return min(_log_mean_exp(logs, [(order - 1.0) * shift, -order * shift]) / (order - 1.0), shift)
+    log_moment = _log_mean_exp(logs, [(order - 1.0) * shift, -order * shift])
+    return _capped(log_moment + _rounding(order * shift), order, shift)
 
 
 @renyi.register
@@ -75,11 +93,14 @@ def _(event: ApproximateDP, order: float) -> float:
 
 @renyi.register
 def _(event: PoissonGaussian, order: float) -> float:
+    whole = order / (2.0 * event.noise_multiplier**2)  # a sample never costs more than all records
+    if order > _LARGEST_POISSON_ORDER:
+        return whole
     low, high = math.floor(order), math.ceil(order)
-    at_low, at_high = (_poisson_log_moment(event, whole) for whole in (low, high))
+    at_low, at_high = _poisson_log_moment(event, low), _poisson_log_moment(event, high)
     # the log moment (order - 1) D is convex in the order, so the chord between whole orders lies above it
     share = order - low if high > low else 0.0
-    return ((1.0 - share) * at_low + share * at_high) / (order - 1.0)
+    return min(((1.0 - share) * at_low + share * at_high) / (order - 1.0), whole)
 
 
 @renyi.register
@@ -112,7 +133,7 @@ def _response_renyi(epsilon: float, n_values: int, order: float) -> float:
     terms = [order * log_p + (1.0 - order) * log_q, order * log_q + (1.0 - order) * log_p]
     if n_values > 2:
         terms.append(math.log(n_values - 2) + log_q)
-    return min(max(float(np.logaddexp.reduce(terms)), 0.0) / (order - 1.0), epsilon)
+    return _capped(float(np.logaddexp.reduce(terms)) + _rounding(order * epsilon), order, epsilon)
 
 
 def _poisson_log_moment(event: PoissonGaussian, order: int) -> float:
@@ -191,20 +212,24 @@ def delta_part(event: Event) -> float:
     return event.delta if isinstance(event, ApproximateDP) else 0.0
 
 
-def two_point_witness(event: Event) -> tuple[float, float] | None:
-    """Probabilities (p, q) of one answer under two neighbours that some mechanism with this event attains.
+def two_point_witness(event: Event) -> tuple[float, float, float] | None:
+    """A two-answer mechanism with this event: the probability of its first answer and the loss of each answer.
 
     Used for lower bounds only: they show how loose an upper bound may be.
     """
     if isinstance(event, Selection):
         # two candidates whose scores move apart by the full sensitivity, symmetric: log odds +-range/2
-        p = float(special.expit(event.loss_range / 2.0))
-        return p, 1.0 - p
+        half = event.loss_range / 2.0
+        return float(special.expit(half)), half, -half
     if isinstance(event, RandomizedResponse | ApproximateDP):
-        n_values = event.n_values if isinstance(event, RandomizedResponse) else 2
-        p = math.exp(event.epsilon - float(np.logaddexp(event.epsilon, math.log(n_values - 1))))
-        return p, (1.0 - p) / (n_values - 1)
+        others = math.log(event.n_values - 1) if isinstance(event, RandomizedResponse) else 0.0
+        p = math.exp(event.epsilon - float(np.logaddexp(event.epsilon, others)))
+        # all wrong answers taken together: (k - 1) q against p + (k - 2) q
+        spare = math.log(event.n_values - 2) if isinstance(event, RandomizedResponse) and event.n_values > 2 else None
+        rest = event.epsilon if spare is None else float(np.logaddexp(event.epsilon, spare))
+        return p, event.epsilon, others - rest
     if isinstance(event, Laplace):
         # sign of the release when one neighbour sits at the threshold
-        return 1.0 - 0.5 * math.exp(-1.0 / event.noise_multiplier), 0.5
+        shift = 1.0 / event.noise_multiplier
+        return 1.0 - 0.5 * math.exp(-shift), math.log1p(-math.expm1(-shift)), -shift
     return None

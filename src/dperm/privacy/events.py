@@ -91,8 +91,9 @@ class RandomizedResponse(Event):
 
     def __post_init__(self) -> None:
         _positive(self.epsilon, "epsilon of RandomizedResponse")
-        if self.n_values < 2:
-            raise InvalidInput(f"n_values must be at least 2, not {self.n_values!r}.")
+        if self.n_values != int(self.n_values) or self.n_values < 2:
+            raise InvalidInput(f"n_values must be a whole number >= 2, not {self.n_values!r}.")
+        object.__setattr__(self, "n_values", int(self.n_values))
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ class Repeat(Event):
     def __post_init__(self) -> None:
         if self.count != int(self.count) or self.count < 0:
             raise InvalidInput(f"count must be a whole number >= 0, not {self.count!r}.")
+        object.__setattr__(self, "count", int(self.count))
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,10 @@ def event_from_dict(data: dict[str, Any]) -> Event:
             values[name] = event_from_dict(value)
         elif isinstance(value, list):
             values[name] = tuple(event_from_dict(part) for part in value)
-    return cls(**values)
+    try:
+        return cls(**values)
+    except TypeError:
+        raise InvalidInput(f"the fields {sorted(values)} do not describe an event of kind {cls.__name__}.") from None
 
 
 def restate(event: Event, stated: Neighbours, wanted: Neighbours) -> Event:
@@ -263,7 +268,13 @@ def _to_replace_one(leaf: Event) -> Event:
         return ZCDP(4.0 * leaf.rho)  # group privacy of two: Bun & Steinke 2016, Proposition 1.9
     if isinstance(leaf, ApproximateDP):
         # group privacy of two: (2 eps, (1 + e^eps) delta)
-        return ApproximateDP(2.0 * leaf.epsilon, leaf.delta * (1.0 + math.exp(leaf.epsilon)))
+        delta = leaf.delta * (1.0 + math.exp(min(leaf.epsilon, 700.0)))
+        if delta >= 1.0:
+            raise Unsupported(
+                f"an event known only to be ({leaf.epsilon:g}, {leaf.delta:g})-DP under zero-out promises nothing "
+                "under replace-one: use a ledger created with neighbours='zero-out'."
+            )
+        return ApproximateDP(2.0 * leaf.epsilon, delta)
     raise Unsupported(
         f"{type(leaf).__name__} is proved for zero-out only and cannot be charged under replace-one: "
         "use a ledger created with neighbours='zero-out'."

@@ -30,14 +30,16 @@ def _delta(mu: float, epsilon: float, sign: float) -> float:
     if mu <= 0.0:
         return 0.0
     a, b = epsilon / mu - mu / 2.0, epsilon / mu + mu / 2.0
+    reach = abs(epsilon) / mu + mu / 2.0
     if a < -5.0:  # Mills' ratio of a very negative number overflows; here delta is near 1 and plain Phi is exact
         first = float(special.ndtr(-a))
-        second = math.exp(epsilon + float(special.log_ndtr(-b)))
-        return min(1.0, max(0.0, first - second + sign * _RELATIVE_ERROR))
+        second = math.exp(min(epsilon + float(special.log_ndtr(-b)), 0.0))
+        return min(1.0, max(0.0, first - second + sign * (_RELATIVE_ERROR + 1e-15 * reach * reach * min(second, 1.0))))
     density = math.exp(-a * a / 2.0) / math.sqrt(2.0 * math.pi)
-    # a is known to a few ulps, which moves the density by a * da: include it in the slack
-    slack = (_RELATIVE_ERROR + 4e-16 * a * a) * _mills(a)
-    return min(1.0, max(0.0, density * (_mills(a) - _mills(b) + sign * slack)))
+    # a is known to a few ulps of the numbers it is the difference of, which moves the density by a * da
+    slack = (_RELATIVE_ERROR + 4e-16 * (1.0 + abs(a)) * reach) * _mills(a)
+    # the last term covers a density too small for full precision
+    return min(1.0, max(0.0, density * (_mills(a) - _mills(b) + sign * slack) + sign * 2e-323))
 
 
 def delta_of(mu: float, epsilon: float, *, lower: bool = False) -> float:

@@ -28,6 +28,7 @@ __all__ = ["Lattice", "floor_noise"]
 _CHUNK = 1 << 14  # stays in the processor's cache
 _LARGEST_SCALE = 2.0**40
 _INFLATION = 2.0**-11  # rounding to the lattice may cost at most this much more noise
+_TINIEST = 1e-200
 _UP = 1.0 + 2.0**-49  # outward rounding: covers the few operations it follows
 
 
@@ -124,6 +125,11 @@ class Lattice:
         for name, value in (("sensitivity", sensitivity), ("noise_multiplier", noise_multiplier), ("bound", bound)):
             if not (math.isfinite(value) and value > 0.0):
                 raise InvalidInput(f"{name} of a release must be positive and finite, not {value!r}.")
+        if not (size >= 1 and _TINIEST < sensitivity < 1 / _TINIEST and _TINIEST < noise_multiplier < 1 / _TINIEST):
+            raise Unsupported(
+                "a release needs at least one coordinate, and a sensitivity and a noise multiplier between 1e-200 and "
+                "1e200."
+            )
         rounding = math.sqrt(size) * _UP if kind == "gaussian" else float(size)
         spacing = 2.0 ** math.floor(math.log2(sensitivity * _INFLATION / rounding))
         # Fine noise needs no fine lattice: never less than one step of noise, never more than the sampler can do.

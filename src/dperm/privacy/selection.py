@@ -51,10 +51,12 @@ def gumbel_race(scores: FloatArray, scale: float, source: RandomSource) -> int:
     words = source.words(values.size)
     keys = np.empty(values.size)
     largest = 0.0
-    with np.errstate(divide="ignore"):  # a draw that rounds to 1 gives -inf here and is settled below
+    with np.errstate(divide="ignore", over="ignore"):  # a draw that rounds to 1 gives -inf here and is settled below
         for start in range(0, values.size, _CHUNK):
             part = slice(start, min(start + _CHUNK, values.size))
             logits = values[part] / scale
+            if not np.isfinite(logits).all():
+                raise InvalidInput("the scores are too large for their noise to be compared in double precision.")
             largest = max(largest, float(np.abs(logits).max()))
             # v uniform: -log1p(-v) is exponential; small v (the winners) keep their full relative precision
             v = (words[part].astype(np.float64) + 0.5) * 2.0**-64
@@ -149,8 +151,11 @@ class TwoLevelRace:
         """Give the candidates at ``indices`` new scores."""
         if not np.isfinite(scores).all():
             raise InvalidInput("a race needs finite scores.")
-        self._table.reshape(-1)[indices] = self._logits(np.asarray(scores, np.float64))
-        self._refresh(np.unique(np.asarray(indices) // self.width))
+        places = np.asarray(indices, np.intp)
+        if places.size and not (places.min() >= 0 and places.max() < self.size):
+            raise InvalidInput("an update names a candidate that is not in the race.")
+        self._table.reshape(-1)[places] = self._logits(np.asarray(scores, np.float64))
+        self._refresh(np.unique(places // self.width))
 
     def select(self, source: RandomSource) -> int:
         """Return the winner."""

@@ -1,0 +1,45 @@
+# Two commands set everything up on a machine that has only Python 3.11-3.13, make and git: `make demo`, `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+WORKERS ?= 2
+
+.PHONY: demo test test-fast test-slow lint bench clean
+
+demo: $(VENV)/.run
+	$(BIN)/dperm demo
+
+test: lint test-fast
+
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+# Statistical and experiment runs with fresh entropy; minutes to hours, never part of `make test`.
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/noise.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo "dperm needs Python 3.11, 3.12 or 3.13; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dperm-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
