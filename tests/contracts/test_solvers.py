@@ -124,7 +124,7 @@ class StepsTheWrongWay(GradientDescent):
 @pytest.mark.parametrize("bug", [PenalisesTheIntercept, StepsTheWrongWay])
 def test_wrong_arithmetic_is_caught(bug):
     with pytest.raises(ContractViolation, match="without noise reaches"):
-        check_noise_free_limit(bug(n_steps=400, clip=1e9, step=0.5, averaging=0.0))
+        check_noise_free_limit(bug(n_steps=400, clip=1e9, step=0.5, momentum=0.0, averaging=0.0))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,14 +41,25 @@ class QuantilePurchase:
     grid: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("budget_share", "low", "high"):
+            if not _is_number(getattr(self, name)):
+                raise InvalidBounds(f"{name} must be a number, not {type(getattr(self, name)).__name__}.")
         if not 0.0 < self.budget_share < 1.0:
             raise InvalidBounds(f"budget_share must be between 0 and 1, not {self.budget_share!r}.")
         if not 0.0 < self.low < self.high < 1.0:
             raise InvalidBounds(f"quantiles must satisfy 0 < low < high < 1, not {self.low!r} and {self.high!r}.")
+        points = self.grid_points()
+        if points.ndim != 1 or len(points) < 2 or not np.isfinite(points).all() or not (np.diff(points) > 0.0).all():
+            raise InvalidBounds("the grid of a purchase needs at least two finite points in increasing order.")
 
     def grid_points(self) -> FloatArray:
         """Return the public grid."""
-        return default_quantile_grid() if self.grid is None else np.asarray(self.grid, np.float64)
+        if self.grid is None:
+            return default_quantile_grid()
+        try:
+            return np.asarray(self.grid, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidBounds("the grid of a purchase must hold numbers only.") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +119,25 @@ class Bounds:
                 raise InvalidBounds(f"{name} must be a positive finite number, not {value!r}.")
         if self.target is not None:
             self._check_target()
-        if self.classes is not None and len(set(self.classes)) < max(2, len(list(self.classes))):
+        if self.classes is not None:
+            self._check_classes()
+
+    def _check_classes(self) -> None:
+        given = self.classes.tolist() if isinstance(self.classes, np.ndarray) else self.classes
+        if not isinstance(given, Collection) or isinstance(given, str):
+            raise InvalidBounds(f"classes must be a sequence of labels, not {type(given).__name__}.")
+        try:
+            different = len(set(given))
+        except TypeError:
+            raise InvalidBounds("classes must be a sequence of plain labels.") from None
+        if different < max(2, len(given)):
             raise InvalidBounds("classes must be at least two different labels.")
 
     def _check_target(self) -> None:
         assert self.target is not None
-        if len(self.target) != 2 or not all(_is_number(v) and math.isfinite(v) for v in self.target):
+        if not isinstance(self.target, tuple | list) or len(self.target) != 2:
+            raise InvalidBounds("target must be a pair (lo, hi) of finite numbers.")
+        if not all(_is_number(v) and math.isfinite(v) for v in self.target):
             raise InvalidBounds("target must be a pair (lo, hi) of finite numbers.")
         if not self.target[0] < self.target[1]:
             raise InvalidBounds(f"target bounds contradict: lo={self.target[0]!r} is not below hi={self.target[1]!r}.")
@@ -128,7 +152,7 @@ class Bounds:
         **others: Any,
     ) -> Bounds:
         """Buy the columns' range by private quantiles on a public grid, paid with ``budget_share`` of rho."""
-        points = None if grid is None else tuple(float(v) for v in grid)
+        points = None if grid is None else tuple(np.ravel(np.asarray(grid)).tolist())
         return cls(purchase=QuantilePurchase(budget_share, low, high, points), **others)
 
     def scaling(self, n_features: int, names: Sequence[str] | None = None, centred: bool = True) -> Scaling:
@@ -168,7 +192,8 @@ def range_scaling(
         raise InvalidBounds(f"bounds contradict: lo is above hi in {_where(low > high, names)}.")
     if not centred:
         return Scaling(np.zeros_like(low), np.maximum(np.abs(low), np.abs(high)), 1.0, row_norm)
-    return Scaling(low + (high - low) / 2.0, (high - low) / 2.0, 1.0, row_norm)
+    # halves first: the width of a declared range may exceed the largest double
+    return Scaling(low / 2.0 + high / 2.0, high / 2.0 - low / 2.0, 1.0, row_norm)
 
 
 def _is_number(value: object) -> bool:

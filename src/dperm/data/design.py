@@ -28,6 +28,8 @@ _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50
 _CHUNK_ROWS = 4096
 
+ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns whose implicit zeros stay zero: declare centre=0."
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -85,7 +87,10 @@ class Shape:
         top = math.floor(clip / spacing)
         intercept_steps = float(round(intercept / spacing))
         if top < 1 or (intercept and not intercept_steps):
-            raise InvalidBounds("the intercept's height is out of proportion to the clip of the columns.")
+            raise InvalidBounds(
+                f"clip={clip:g} is out of proportion to an intercept of height {intercept:g}: change scale so that "
+                "clip is about 1 to 10."
+            )
         norm_bound = math.sqrt(n_features) * top * spacing * _UP
         shrinks_rows = row_norm is not None and row_norm < norm_bound
         if row_norm is not None:
@@ -158,9 +163,7 @@ class DesignMatrix:
         if shape.shrinks_rows:
             assert scaling.row_norm is not None
             if implicit.any():
-                raise InvalidBounds(
-                    "row_norm with sparse data needs columns whose implicit zeros stay zero: declare centre=0."
-                )
+                raise InvalidBounds(ROW_NORM_NEEDS_ZEROS)
             _shrink_rows(values, scaling.row_norm / shape.spacing)
         return cls(values, implicit, shape)
 

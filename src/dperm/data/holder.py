@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,8 +31,8 @@ class Charges(Protocol):
 class DesignData:
     """Scaled design and target, the private data of a solver's queries."""
 
-    design: DesignMatrix
-    target: NDArray[np.float64]
+    design: DesignMatrix = field(repr=False)
+    target: NDArray[np.float64] = field(repr=False)
     target_low: float = 0.0
     target_high: float = 1.0
 
@@ -151,7 +152,7 @@ class DataHolder:
 
     @staticmethod
     def _refuse_shared_fields(query: Query) -> None:
-        if is_dataclass(query) and any(isinstance(getattr(query, f.name), Shared) for f in fields(query)):
+        if any(_holds_shared(value) for value in _state(query)):
             raise PlanViolation("a query's fields must be public or released values; a shared value is neither.")
 
     def __reduce__(self) -> str:
@@ -159,3 +160,20 @@ class DataHolder:
 
     def __repr__(self) -> str:
         return f"DataHolder(n={self.facts.n}, d={self.facts.d})"
+
+
+def _state(thing: object) -> Iterable[Any]:
+    """Values that an object holds, in its fields or as plain attributes."""
+    named = [getattr(thing, f.name) for f in fields(thing)] if is_dataclass(thing) else []
+    return [*named, *getattr(thing, "__dict__", {}).values()]
+
+
+def _holds_shared(value: Any) -> bool:
+    """Whether a value is shared, or a container or an array of objects with a shared value in it."""
+    if isinstance(value, Shared):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.dtype == object and any(_holds_shared(part) for part in value.flat)
+    if isinstance(value, Mapping):
+        return any(_holds_shared(part) for pair in value.items() for part in pair)
+    return isinstance(value, list | tuple | set | frozenset) and any(_holds_shared(part) for part in value)

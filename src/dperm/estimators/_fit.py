@@ -107,7 +107,11 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
     ledger = Ledger(neighbours=request.neighbours) if request.ledger is None else request.ledger
     if not isinstance(ledger, Ledger):
         raise InvalidInput(f"ledger must be a Ledger or None, not {type(ledger).__name__}.")
-    declared = None if request.bounds.purchase is not None else _declared_scaling(request, n_features)
+    declared = None if request.bounds.purchase is not None else _declared(request, X)
+    if declared is None and sp.issparse(X) and request.bounds.row_norm is not None and request.fit_intercept:
+        raise InvalidBounds(
+            "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
+        )
     before = ledger.spent()
     scope = Scope(
         calibrated,
@@ -117,30 +121,34 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
         fingerprint=None if request.ledger is None else ledger.fingerprint(_arrays(X, target)),
         unbounded=None if source.secure else "insecure_seed makes the noise reproducible",
     )
-    released: list[Released] = []
     with scope:
-        if declared is None:
-            table = TableData(X.tocsc() if sp.issparse(X) else X)
-            shop = DataHolder(table, scope, source, request.neighbours)
-            scaling = buy_scaling(shop, request.bounds, calibrated, request.fit_intercept)
-            released += shop.released
-        else:
-            scaling = declared
-        design = DesignMatrix.from_array(X, scaling, 1.0 if request.fit_intercept else 0.0)
+        scaling, design, bought = declared if declared is not None else _bought(request, X, scope, calibrated, source)
         data = DesignData(design, target, request.target_low, request.target_high)
         if data.facts != facts:
             raise PlanViolation("the data's public facts differ from those the plan was made from.")
         holder = DataHolder(data, scope, source, request.neighbours)
         solution = request.solver.solve(request.objective, holder, calibrated, request.progress)
-        released += holder.released
+    released = [*bought, *holder.released]
     _assert_ledger_is_plan(scope, calibrated)
     coefficients, intercept = scaling.coefficients_in_user_units(solution.weights, design.intercept_height)
     report = _report(request, budget, scope, source, released, scaling, facts, before)
     return Fitted(coefficients, intercept, solution.n_steps, report)
 
 
-def _declared_scaling(request: FitRequest, n_features: int) -> Scaling:
-    return request.bounds.scaling(n_features, request.feature_names, centred=request.fit_intercept)
+Scaled = tuple[Scaling, DesignMatrix, list[Released]]
+
+
+def _declared(request: FitRequest, X: Any) -> Scaled:
+    """Scale with declared bounds, before anything is reserved: whatever is wrong with them costs nothing."""
+    scaling = request.bounds.scaling(X.shape[1], request.feature_names, centred=request.fit_intercept)
+    return scaling, DesignMatrix.from_array(X, scaling, 1.0 if request.fit_intercept else 0.0), []
+
+
+def _bought(request: FitRequest, X: Any, scope: Scope, calibrated: CalibratedPlan, source: RandomSource) -> Scaled:
+    """Buy the bounds, then scale."""
+    shop = DataHolder(TableData(X.tocsc() if sp.issparse(X) else X), scope, source, request.neighbours)
+    scaling = buy_scaling(shop, request.bounds, calibrated, request.fit_intercept)
+    return scaling, DesignMatrix.from_array(X, scaling, 1.0 if request.fit_intercept else 0.0), shop.released
 
 
 def _arrays(X: Any, target: NDArray[np.float64]) -> list[NDArray[Any]]:
@@ -201,7 +209,7 @@ def _report(
             "clip": scaling.clip,
             "row_norm": scaling.row_norm,
             "solver": request.solver.name,
-            "solver_options": {k: v for k, v in vars(request.solver).items() if not k.startswith("_")},
+            "solver_options": {key: _plain(value) for key, value in vars(request.solver).items()},
             "loss": request.objective.loss.name,
             "penalty": request.objective.penalty.name,
             "strength": request.objective.penalty.strength,
@@ -219,6 +227,10 @@ def _report(
         },
         version=dperm.__version__,
     )
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | None) else repr(value)
 
 
 def _lines(scope: Scope, released: list[Released]) -> tuple[ReleaseLine, ...]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.errors import InvalidInput
+
 __all__ = ["Grids", "power_of_two_above", "toward_zero", "weights_on_grid"]
 
 FloatArray = NDArray[np.float64]
@@ -26,6 +28,8 @@ def power_of_two_above(value: float) -> float:
     (0.5, 2.0)
     """
     mantissa, exponent = math.frexp(value)
+    if not value < 2.0**1023:
+        raise InvalidInput("a number of 2^1023 or more has no power-of-two grid.")
     return math.ldexp(1.0, exponent - 1 if mantissa == 0.5 else exponent)
 
 
@@ -84,6 +88,8 @@ def weights_on_grid(weights: FloatArray, bits: int, box: float | None = None) ->
     if largest == 0.0:
         return np.zeros_like(weights), 1.0
     spacing = math.ldexp(power_of_two_above(largest), -bits)
+    if spacing == 0.0:  # weights next to the smallest double have no finer grid: they are rounded to nothing
+        return np.zeros_like(weights), 1.0
     clipped = weights if box is None else np.clip(weights, -box, box)
     rounded: FloatArray = np.rint(clipped / spacing)
     return rounded, spacing

@@ -131,7 +131,7 @@ def calibrate(plan: Plan, budget: Budget) -> CalibratedPlan:
 
 
 def smallest_scale(plan: HasEvent, budget: Budget) -> float:
-    """Smallest noise scale (to 1e-6 relative, 1e-4 with sampling) whose accounted epsilon fits the budget; always on the safe side."""
+    """Smallest noise scale whose accounted epsilon fits the budget, to 1e-6 (1e-4 with sampling), on the safe side."""
 
     def fits(scale: float) -> bool:
         return composition.upper_epsilon(plan.at(scale), budget.delta)[0] <= budget.epsilon

@@ -129,8 +129,7 @@ def bounded_range_renyi(loss_range: float, order: float) -> float:
 
 def _response_renyi(epsilon: float, n_values: int, order: float) -> float:
     log_q = -float(np.logaddexp(epsilon, math.log(n_values - 1)))
-    log_p = epsilon + log_q
-    terms = [order * log_p + (1.0 - order) * log_q, order * log_q + (1.0 - order) * log_p]
+    terms = [log_q + order * epsilon, log_q + (1.0 - order) * epsilon]  # p^a q^(1-a) and q^a p^(1-a), p = e^eps q
     if n_values > 2:
         terms.append(math.log(n_values - 2) + log_q)
     return _capped(float(np.logaddexp.reduce(terms)) + _rounding(order * epsilon), order, epsilon)

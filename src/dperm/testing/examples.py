@@ -99,5 +99,5 @@ MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {
 
 #: a configuration that converges when there is no noise, for every solver
 SOLVER_EXAMPLES: dict[str, Solver] = {
-    GradientDescent.name: GradientDescent(n_steps=400, clip=1e9, step=0.5, averaging=0.0),
+    GradientDescent.name: GradientDescent(n_steps=400, clip=1e9, step=0.5, momentum=0.0, averaging=0.0),
 }

@@ -1,0 +1,56 @@
+"""The command as a person runs it: real processes, exit codes, one sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dperm.privacy.report import PrivacyReport
+
+
+def run(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "dperm", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_demo_ends_with_a_result_and_the_path_of_its_report(tmp_path):
+    done = run("demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "epsilon = 1" in done.stdout
+    assert "right on new patients" in done.stdout
+    last = done.stdout.strip().splitlines()[-1]
+    path = tmp_path / last.removeprefix("Report: ")
+    report = PrivacyReport.from_json(path.read_text())
+    assert report.guarantee is not None
+    assert report.guarantee.epsilon <= 1.0
+    assert json.loads(path.read_text())["guarantee"]["neighbours"] == "replace-one"
+
+
+def test_version(tmp_path):
+    import dperm
+
+    assert dperm.__version__ in run("--version", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("demo", "--epsilon", "0"), 2, "epsilon must be above 0"),
+        (("demo", "--epsilon", "nan"), 2, "not NaN"),
+        (("demo", "--epsilon", "much"), 2, "not a valid float"),
+        (("demo", "--out", "taken"), 2, "is a file"),
+        (("unknown",), 2, "No such command"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_no_traceback(tmp_path, arguments, code, says):
+    (tmp_path / "taken").write_text("a file")
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["taken"]
