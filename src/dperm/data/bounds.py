@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ __all__ = ["Bounds", "QuantilePurchase", "default_quantile_grid"]
 
 FloatArray = NDArray[np.float64]
 PerColumn = float | Sequence[float] | FloatArray | Mapping[str, float]
+
+_RANGE_SPREAD = 1.0 / math.sqrt(3.0)  # of values spread evenly over [-1, 1]
 
 HOW_TO_DECLARE = (
     "declare what is publicly known of the columns, e.g. bounds=Bounds(features=(0, 100)) for all columns, "
@@ -152,7 +154,7 @@ class Bounds:
         **others: Any,
     ) -> Bounds:
         """Buy the columns' range by private quantiles on a public grid, paid with ``budget_share`` of rho."""
-        points = None if grid is None else tuple(np.ravel(np.asarray(grid)).tolist())
+        points = None if grid is None else tuple(grid) if isinstance(grid, Iterable) else (grid,)
         return cls(purchase=QuantilePurchase(budget_share, low, high, points), **others)
 
     def scaling(self, n_features: int, names: Sequence[str] | None = None, centred: bool = True) -> Scaling:
@@ -168,11 +170,21 @@ class Bounds:
             if not (scale > 0.0).all():
                 raise InvalidBounds(f"scale must be above 0 in every column; {_where(scale <= 0.0, names)} is not.")
             assert self.clip is not None
-            return Scaling(centre, scale, float(self.clip), self.row_norm)
+            return Scaling(centre, scale, float(self.clip), self._row_norm)
         assert self.features is not None
         low = _per_column(self.features[0], n_features, names, "lo")
         high = _per_column(self.features[1], n_features, names, "hi")
-        return range_scaling(low, high, names, self.row_norm, centred)
+        return range_scaling(low, high, names, self._row_norm, centred)
+
+    @property
+    def _row_norm(self) -> float | None:
+        # in double precision: margins against rounding would be lost in fewer digits
+        return None if self.row_norm is None else float(self.row_norm)
+
+    @property
+    def spread(self) -> float:
+        """Public guess of a scaled entry's root mean square."""
+        return 1.0 if self.scale is not None else _RANGE_SPREAD
 
     @property
     def scaled_clip(self) -> float:
@@ -191,9 +203,9 @@ def range_scaling(
     if (low > high).any():
         raise InvalidBounds(f"bounds contradict: lo is above hi in {_where(low > high, names)}.")
     if not centred:
-        return Scaling(np.zeros_like(low), np.maximum(np.abs(low), np.abs(high)), 1.0, row_norm)
+        return Scaling(np.zeros_like(low), np.maximum(np.abs(low), np.abs(high)), 1.0, row_norm, _RANGE_SPREAD)
     # halves first: the width of a declared range may exceed the largest double
-    return Scaling(low / 2.0 + high / 2.0, high / 2.0 - low / 2.0, 1.0, row_norm)
+    return Scaling(low / 2.0 + high / 2.0, high / 2.0 - low / 2.0, 1.0, row_norm, _RANGE_SPREAD)
 
 
 def _is_number(value: object) -> bool:

@@ -27,6 +27,7 @@ Columns = Sequence[int] | NDArray[np.intp] | None
 _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50
 _CHUNK_ROWS = 4096
+_MOST_KEPT_NORMS = 64
 
 ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns whose implicit zeros stay zero: declare centre=0."
 
@@ -35,13 +36,15 @@ ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns whose implicit z
 class Scaling:
     """Public constants that turn a user's column into a bounded one: clip((x - centre) / scale, -clip, clip).
 
-    A column with scale 0 (equal bounds) is a constant: it becomes 0 and its coefficient stays 0.
+    A column with scale 0 (equal bounds) is a constant: it becomes 0 and its coefficient stays 0. ``spread`` is the
+    public guess of a scaled entry's root mean square: 1 where a scale was declared, less where only a range was.
     """
 
     centre: FloatArray
     scale: FloatArray
     clip: float
     row_norm: float | None = None
+    spread: float = 1.0
 
     @property
     def n_features(self) -> int:
@@ -68,6 +71,7 @@ class Shape:
     value_bound: float
     row_bound: float
     shrinks_rows: bool
+    spread: float
 
     @property
     def d(self) -> int:
@@ -80,7 +84,9 @@ class Shape:
         return Grids(self.n, self.d)
 
     @classmethod
-    def of(cls, n: int, n_features: int, clip: float, row_norm: float | None, intercept: float) -> Shape:
+    def of(
+        cls, n: int, n_features: int, clip: float, row_norm: float | None, intercept: float, spread: float = 1.0
+    ) -> Shape:
         """Work out the public numbers for ``n`` rows with entries clipped to ``clip``."""
         grids = Grids(n, n_features + (1 if intercept else 0))
         spacing = grids.spacing(max(clip, intercept), grids.value_bits)
@@ -104,6 +110,7 @@ class Shape:
             value_bound=max(top, intercept_steps) * spacing,
             row_bound=math.hypot(norm_bound, intercept_steps * spacing) * _UP,
             shrinks_rows=shrinks_rows,
+            spread=min(spread, top * spacing),
         )
 
 
@@ -127,6 +134,7 @@ class DesignMatrix:
         self._values = values
         self._implicit = implicit
         self._sparse = sp.issparse(values)
+        self._norms: dict[tuple[int, ...] | None, FloatArray] = {}
         self.shape = shape
         self.grids = shape.grids
         self.n, self.n_features, self.d = shape.n, shape.n_features, shape.d
@@ -154,7 +162,7 @@ class DesignMatrix:
     def from_array(cls, X: FloatArray | Any, scaling: Scaling, intercept: float = 0.0) -> DesignMatrix:
         """Clip, scale and round ``X`` (dense or scipy sparse) with public constants."""
         n, n_features = X.shape
-        shape = Shape.of(n, n_features, scaling.clip, scaling.row_norm, intercept)
+        shape = Shape.of(n, n_features, scaling.clip, scaling.row_norm, intercept, scaling.spread)
         if sp.issparse(X):
             values, implicit = _sparse_steps(X, scaling, shape.spacing, shape.top)
         else:
@@ -200,6 +208,38 @@ class DesignMatrix:
             out[constant] = self.intercept_steps * total
         return out
 
+    def add_column(self, column: int, change: float, scores: FloatArray) -> None:
+        """Add ``change`` times one column to ``scores``, in place, all in grid steps."""
+        if column == self.n_features:
+            scores += self.intercept_steps * change
+        elif self._sparse:
+            part = slice(self._values.indptr[column], self._values.indptr[column + 1])
+            scores[self._values.indices[part]] += self._values.data[part] * change
+            if self._implicit[column]:
+                scores += self._implicit[column] * change
+        else:
+            scores += self._values[:, column] * change
+
+    def clipped_sums(self, row_steps: FloatArray, limits: FloatArray) -> FloatArray:
+        """Sum over rows of entry times ``row_steps``, each product clipped to its column's limit (whole steps)."""
+        from dperm.kernels.clipped import clipped_sums_dense, clipped_sums_sparse  # compiled: only when needed
+
+        out = np.empty(self.d)
+        inner = limits[: self.n_features]
+        if self._sparse:
+            out[: self.n_features] = clipped_sums_sparse(self._values, self._implicit, row_steps, inner)
+        else:
+            out[: self.n_features] = clipped_sums_dense(self._values, row_steps, inner)
+        if self.intercept_steps:
+            limit = limits[self.n_features]
+            out[self.n_features] = np.clip(self.intercept_steps * row_steps, -limit, limit).sum()
+        return out
+
+    @property
+    def compressed_columns(self) -> Any:
+        """The stored differences by column if the design is sparse with implicit zeros, else None."""
+        return self._values if self._sparse and not self._implicit.any() else None
+
     def squared_norms(self, columns: Columns = None) -> FloatArray:
         """Squared L2 norm of every row in grid steps, exact."""
         if columns is None:
@@ -213,16 +253,20 @@ class DesignMatrix:
             changed.data = changed.data * (changed.data + 2.0 * np.repeat(implicit, np.diff(changed.indptr)))
             out = np.asarray(changed.sum(axis=1)).ravel() + float(implicit @ implicit)
         else:
-            out = np.empty(self.n_rows)
-            for start in range(0, self.n_rows, _CHUNK_ROWS):
-                part = values[start : start + _CHUNK_ROWS]
-                out[start : start + _CHUNK_ROWS] = np.einsum("ij,ij->i", part, part)
+            out = np.zeros(self.n_rows)
+            for j in range(values.shape[1]):  # whole numbers: the order of the columns does not matter
+                out += values[:, j] * values[:, j]
         return out + constant * constant
 
     def norms(self, columns: Columns = None) -> FloatArray:
-        """Upper bound of every row's L2 norm, tight to rounding."""
-        out: FloatArray = np.sqrt(self.squared_norms(columns)) * (self.spacing * _UP)
-        return out
+        """Upper bound of every row's L2 norm, tight to rounding; kept, as solvers ask for the same blocks again."""
+        key = None if columns is None else tuple(int(j) for j in np.atleast_1d(columns))
+        found = self._norms.get(key)
+        if found is None:
+            found = np.sqrt(self.squared_norms(columns)) * (self.spacing * _UP)
+            if len(self._norms) < _MOST_KEPT_NORMS:
+                self._norms[key] = found
+        return found
 
     def row_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Dense blocks of rows in grid steps, intercept included."""
@@ -261,7 +305,7 @@ def _to_steps(scaled: FloatArray, spacing: float, top: int) -> FloatArray:
 
 
 def _dense_steps(X: NDArray[Any], scaling: Scaling, spacing: float, top: int) -> FloatArray:
-    out = np.empty(X.shape, np.float64)
+    out = np.empty(X.shape, np.float64, order="F")  # solvers read single columns
     for start in range(0, len(X), _CHUNK_ROWS):  # the only full-size array is the result
         part = slice(start, start + _CHUNK_ROWS)
         block = X[part].astype(np.float64)

@@ -25,6 +25,8 @@ class Facts:
         Number of columns of the design, the intercept included.
     value_bound, row_bound : float
         Bounds on an entry and on the L2 norm of a row of the scaled design.
+    spread : float
+        Public guess of an entry's root mean square; it sets step lengths, never a sensitivity.
     target_low, target_high : float
         Bounds on the target; class codes for classification.
     """
@@ -35,6 +37,7 @@ class Facts:
     value_bound: float = float("inf")
     row_bound: float = float("inf")
     intercept_height: float = 0.0
+    spread: float = 1.0
     target_low: float = 0.0
     target_high: float = 1.0
 
@@ -57,6 +60,7 @@ class Facts:
             value_bound=shape.value_bound,
             row_bound=shape.row_bound,
             intercept_height=shape.intercept_steps * shape.spacing,
+            spread=shape.spread,
             target_low=target_low,
             target_high=target_high,
         )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dperm.data.design import DesignMatrix
 from dperm.data.facts import Facts
+from dperm.data.memory import Memory
 from dperm.data.query import Query
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.events import Event
@@ -35,6 +36,7 @@ class DesignData:
     target: NDArray[np.float64] = field(repr=False)
     target_low: float = 0.0
     target_high: float = 1.0
+    memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
     @property
     def facts(self) -> Facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from dperm.errors import InvalidData, InvalidInput, Unsupported
 from dperm.objective import L1, L2, ElasticNet, Loss, NoPenalty, Objective, Penalty
 from dperm.privacy.budget import Budget
+from dperm.privacy.ledger import Ledger
 from dperm.privacy.neighbours import Neighbours
 from dperm.solvers import resolve_solver
 
@@ -22,6 +24,41 @@ __all__ = ["PrivateLinearModel"]
 ONE_RECORD = "each person stands in at most one row"
 PUBLIC_N = "the number of rows is public"
 BOUNDS_PUBLIC = "the declared bounds do not come from these data"
+
+
+# Beginnings of scikit-learn's messages that tell of shapes, types and column names only, and where each is cut off.
+_HARMLESS = {
+    "The feature names should match": None,
+    "X has ": None,
+    "Found array with": None,
+    "Found input variables with inconsistent numbers of samples": None,
+    "This ": None,
+    "y should be a 1d array": None,
+    "Expected array-like": None,
+    "Complex data not supported": "\n",
+}
+
+
+def without_values(message: str) -> str:
+    """Return a message of scikit-learn or numpy in a form that shows none of the data.
+
+    >>> without_values("could not convert string to float: 'Mrs. Smith'")
+    'X must hold numbers only: encode text columns by a rule that is public.'
+    """
+    for beginning, cut in _HARMLESS.items():
+        if message.startswith(beginning):
+            return message if cut is None else message.split(cut)[0].rstrip(".") + "."
+    if message.startswith(("Expected 2D array", "Expected a 2-dimensional container")):
+        return "Reshape your data: X must have two dimensions, and X.reshape(-1, 1) makes one column of a list."
+    if message.startswith("Unknown label type: unknown"):
+        return "Unknown label type: y mixes labels of several kinds; give all as text or all as whole numbers."
+    if message.startswith("Unknown label type"):
+        return message.split(". ")[0].rstrip(".") + ": y must hold class labels."
+    if message.startswith("Input y contains"):
+        return "y contains NaN or infinite values: remove those rows."
+    if "convert string" in message or "bytes/strings" in message:
+        return "X must hold numbers only: encode text columns by a rule that is public."
+    return "these data cannot be used: X must be a table of numbers and y one label or number per row."
 
 
 class PrivateLinearModel(BaseEstimator):
@@ -59,17 +96,18 @@ class PrivateLinearModel(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = True  # fresh noise in every fit is the point
+        tags.non_deterministic = self.insecure_seed is None  # fresh noise in every fit is the point
         return tags
 
     def _penalty(self) -> Penalty:
-        makers = {
+        L2(self.strength)  # refuses a bad strength, also for a penalty that has none
+        makers: dict[str, Callable[[], Penalty]] = {
             "none": NoPenalty,
             "l1": lambda: L1(self.strength),
             "l2": lambda: L2(self.strength),
             "elastic-net": lambda: ElasticNet(self.strength, self.l1_ratio),
         }
-        if self.penalty not in makers:
+        if not isinstance(self.penalty, str) or self.penalty not in makers:
             names = ", ".join(repr(name) for name in makers)
             raise InvalidInput(f"penalty must be one of {names}, not {self.penalty!r}.")
         return makers[self.penalty]()
@@ -81,23 +119,28 @@ class PrivateLinearModel(BaseEstimator):
         resolve_solver(self.solver)
         resolve_bounds(self.bounds)
         self._penalty()
-        if self.calibration not in ("certified", "paper"):
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise InvalidInput(f"fit_intercept must be True or False, not {self.fit_intercept!r}.")
+        if not isinstance(self.ledger, Ledger | None):
+            raise InvalidInput(f"ledger must be a Ledger or None, not {type(self.ledger).__name__}.")
+        if not isinstance(self.calibration, str) or self.calibration not in ("certified", "paper"):
             raise InvalidInput(f"calibration must be 'certified' or 'paper', not {self.calibration!r}.")
         if self.calibration == "paper":
             name = resolve_solver(self.solver).name
             raise Unsupported(f"no published calibration exists for solver {name!r}: use calibration='certified'.")
 
-    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return checked arrays; errors name no row and no value."""
-        X, y = validate_data(
-            self, X, y, accept_sparse=["csr", "csc"], dtype=np.float64, ensure_all_finite=False, y_numeric=False
-        )
-        stored = X.data if sp.issparse(X) else X
-        if not np.isfinite(stored).all():
+    def _checked(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
+        """Return X (and y if it is given) as checked arrays; errors name no row and no value."""
+        try:
+            checked = validate_data(
+                self, X, y, reset=reset, accept_sparse=["csr", "csc"], dtype=np.float64, ensure_all_finite=False
+            )
+        except ValueError as error:
+            raise InvalidData(without_values(str(error))) from None
+        stored = checked[0] if isinstance(checked, tuple) else checked
+        if not np.isfinite(stored.data if sp.issparse(stored) else stored).all():
             raise InvalidData("X contains NaN or infinite values: fill or remove them by a rule that is public.")
-        if np.asarray(y).dtype.kind == "f" and not np.isfinite(y).all():
-            raise InvalidData("y contains NaN or infinite values: remove those rows.")
-        return X, y
+        return checked
 
     def _fit(self, X: Any, target: Any, loss: Loss, assumptions: tuple[str, ...], low: float, high: float) -> Fitted:
         bounds = resolve_bounds(self.bounds)

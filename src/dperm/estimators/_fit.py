@@ -88,7 +88,8 @@ def resolve_bounds(bounds: Bounds | str | None) -> Bounds:
 def plan_of(request: FitRequest, n: int, n_features: int) -> tuple[Plan, Facts]:
     """Return the data-free plan of a fit and the facts it was made from."""
     bounds = request.bounds
-    shape = Shape.of(n, n_features, bounds.scaled_clip, bounds.row_norm, 1.0 if request.fit_intercept else 0.0)
+    height = 1.0 if request.fit_intercept else 0.0
+    shape = Shape.of(n, n_features, bounds.scaled_clip, bounds.row_norm, height, bounds.spread)
     facts = Facts.of_design(shape, request.target_low, request.target_high)
     plan = request.solver.plan(request.objective, facts)
     if bounds.purchase is not None:
@@ -98,6 +99,7 @@ def plan_of(request: FitRequest, n: int, n_features: int) -> tuple[Plan, Facts]:
 
 def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
     """Carry out a fit; ``X`` is a finite float array or scipy sparse matrix, ``target`` one number per row."""
+    X = _one_entry_per_cell(X)
     n, n_features = X.shape
     delta = default_delta(n) if request.budget_delta is None else request.budget_delta
     budget = Budget(request.budget_epsilon, delta)
@@ -146,16 +148,24 @@ def _declared(request: FitRequest, X: Any) -> Scaled:
 
 def _bought(request: FitRequest, X: Any, scope: Scope, calibrated: CalibratedPlan, source: RandomSource) -> Scaled:
     """Buy the bounds, then scale."""
-    shop = DataHolder(TableData(X.tocsc() if sp.issparse(X) else X), scope, source, request.neighbours)
+    shop = DataHolder(TableData(X), scope, source, request.neighbours)
     scaling = buy_scaling(shop, request.bounds, calibrated, request.fit_intercept)
     return scaling, DesignMatrix.from_array(X, scaling, 1.0 if request.fit_intercept else 0.0), shop.released
 
 
+def _one_entry_per_cell(X: Any) -> Any:
+    """Return sparse data in their one canonical form, without touching the caller's arrays."""
+    if not sp.issparse(X):
+        return X
+    canonical = sp.csr_array(X, copy=True)
+    canonical.sum_duplicates()
+    canonical.eliminate_zeros()
+    return canonical
+
+
 def _arrays(X: Any, target: NDArray[np.float64]) -> list[NDArray[Any]]:
     if sp.issparse(X):
-        canonical = sp.csr_array(X)
-        canonical.sum_duplicates()
-        return [canonical.data, canonical.indices, canonical.indptr, target]
+        return [X.data, X.indices, X.indptr, target]
     return [np.ascontiguousarray(X), target]
 
 
@@ -220,7 +230,8 @@ def _report(
             "dataset": scope.reservation.dataset,
             "reservation": scope.reservation.id,
             "neighbours": str(after.neighbours),
-            "spent_before": before.epsilon,
+            # data recognised under another name were charged there, where nothing was read before the charge
+            "spent_before": before.epsilon if before.dataset == after.dataset else None,
             "spent_after": after.epsilon,
             "delta": after.delta,
             "head": scope.ledger.head,

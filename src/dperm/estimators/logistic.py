@@ -8,17 +8,35 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dperm.errors import InvalidData
 from dperm.objective import Logistic, Loss, Multinomial
 
-from ._base import PrivateLinearModel
+from ._base import PrivateLinearModel, without_values
 from ._fit import resolve_bounds
 
 __all__ = ["DPLogisticRegression"]
 
 LABELS_PUBLIC = "the set of labels is public"
+
+
+def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
+    """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
+    try:
+        check_classification_targets(y)
+        classes = np.unique(np.asarray(y if declared is None else declared))
+        codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        known = bool(np.all(classes[codes] == y))
+    except ValueError as error:
+        raise InvalidData(without_values(str(error))) from None
+    except TypeError:
+        raise InvalidData(without_values("Unknown label type: unknown")) from None
+    if len(classes) < 2:
+        raise InvalidData("y has one class only; a classifier needs at least two classes.")
+    if not known:
+        raise InvalidData("y contains a label that is not among the declared classes.")
+    return classes, codes
 
 
 class DPLogisticRegression(ClassifierMixin, PrivateLinearModel):
@@ -80,24 +98,15 @@ class DPLogisticRegression(ClassifierMixin, PrivateLinearModel):
     def fit(self, X: Any, y: Any) -> DPLogisticRegression:
         """Fit the model privately; see the class for what is released."""
         self._check_parameters()
-        X, y = self._validated(X, y)
-        check_classification_targets(y)
+        X, y = self._checked(X, y, reset=True)
         declared = resolve_bounds(self.bounds).classes
-        if declared is None:
-            self.classes_ = np.unique(y)
-            assumptions: tuple[str, ...] = (LABELS_PUBLIC,)
-        else:
-            self.classes_ = np.unique(np.asarray(declared))
-            assumptions = ()
-        if len(self.classes_) < 2:
-            raise InvalidData("y has one class only; a classifier needs at least two classes.")
-        codes = np.searchsorted(self.classes_, y)
-        codes = np.minimum(codes, len(self.classes_) - 1)
-        if not (self.classes_[codes] == y).all():
-            raise InvalidData("y contains a label that is not among the declared classes.")
-        n_classes = len(self.classes_)
+        classes, codes = _coded(y, declared)
+        assumptions = (LABELS_PUBLIC,) if declared is None else ()
+        n_classes = len(classes)
         loss: Loss = Logistic() if n_classes == 2 else Multinomial(n_classes)
         fitted = self._fit(X, codes, loss, assumptions, 0.0, n_classes - 1.0)
+        # all at once and last: a fit that was refused leaves an earlier model as it was
+        self.classes_ = classes
         self.coef_ = np.atleast_2d(fitted.coefficients.T)
         self.intercept_ = np.atleast_1d(fitted.intercept)
         self.n_iter_ = np.array([fitted.n_steps])
@@ -106,8 +115,8 @@ class DPLogisticRegression(ClassifierMixin, PrivateLinearModel):
 
     def decision_function(self, X: Any) -> Any:
         """Return the scores; positive means the second class in the binary case."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=np.float64, reset=False)
+        check_is_fitted(self, "coef_")
+        X = self._checked(X, reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 

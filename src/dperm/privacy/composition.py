@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from dperm.errors import InvalidBudget
-from dperm.privacy import curves, gdp, pld
+from dperm.privacy import curves, gdp, pld, profiles
 from dperm.privacy.events import ZCDP, Composed, Event, Repeat, RepeatAndSelect
 
 __all__ = [
@@ -187,11 +187,13 @@ def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
     if left <= 0.0:
         return math.inf, "set-aside delta exceeds delta"
     if pld.applies(leaves(event)):
-        return pld.upper_epsilon(leaves(event), left), "privacy loss distribution (dp-accounting)"
-    value, method = min(
-        (renyi_epsilon(event, delta), "Renyi"),
-        (_total(event, curves.pure), "pure sum"),
-    )
+        found = pld.upper_epsilon(leaves(event), left)
+        if math.isfinite(found):
+            return found, "privacy loss distribution (dp-accounting)"
+    candidates = [(renyi_epsilon(event, delta), "Renyi"), (_total(event, curves.pure), "pure sum")]
+    if profiles.applies(leaves(event)):
+        candidates.append((profiles.upper_epsilon(leaves(event), left), "privacy loss distribution"))
+    value, method = min(candidates)
     return max(value, 0.0), method
 
 
@@ -233,8 +235,6 @@ def delta(event: Event, epsilon: float) -> float:
     exact = mu(event)
     if exact is not None:
         return gdp.delta_of(exact, epsilon)
-    if pld.applies(leaves(event)):
-        return pld.upper_delta(leaves(event), epsilon)
     aside = set_aside(event)
     if _total(event, curves.pure) <= epsilon:
         return min(1.0, aside)
@@ -242,7 +242,12 @@ def delta(event: Event, epsilon: float) -> float:
     def log_delta(order: float) -> float:
         return (order - 1.0) * (renyi(event, order) - epsilon + math.log1p(-1.0 / order)) - math.log(order)
 
-    return min(1.0, math.exp(min(_best_order(log_delta), 0.0)) + aside)
+    bound = min(1.0, math.exp(min(_best_order(log_delta), 0.0)) + aside)
+    if pld.applies(leaves(event)):
+        bound = min(bound, pld.upper_delta(leaves(event), epsilon))
+    if profiles.applies(leaves(event)):
+        bound = min(bound, profiles.upper_delta(leaves(event), epsilon))
+    return bound
 
 
 def _best_order(objective: Callable[[float], float]) -> float:

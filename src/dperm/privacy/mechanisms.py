@@ -17,7 +17,7 @@ from dperm.errors import InvalidInput
 from dperm.privacy.events import Event, Gaussian, Laplace, Selection
 from dperm.privacy.lattice import Lattice
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.selection import gumbel_race, race_scale
+from dperm.privacy.selection import TwoLevelRace, gumbel_race, race_scale
 
 __all__ = ["MECHANISMS", "GaussianNoise", "LaplaceNoise", "Mechanism", "NoisyMax"]
 
@@ -103,7 +103,13 @@ class NoisyMax(Mechanism):
     def event(self, replacement_ratio: float) -> Event:
         return Selection(self.noise_multiplier, replacement_ratio)
 
-    def apply(self, value: NDArray[np.float64], sensitivity: float, bound: float, source: RandomSource) -> int:
+    def apply(
+        self, value: NDArray[np.float64] | TwoLevelRace, sensitivity: float, bound: float, source: RandomSource
+    ) -> int:
+        if isinstance(value, TwoLevelRace):  # scores that are kept up to date between selections
+            if value.sensitivity < sensitivity or value.noise_multiplier < self.noise_multiplier:
+                raise InvalidInput("a race was built for less noise than this selection charges for.")
+            return value.select(source)
         scale = race_scale(sensitivity, self.noise_multiplier)
         return gumbel_race(np.clip(value, -bound, bound), scale, source)
 

@@ -31,20 +31,34 @@ def applies(leaves: Leaves) -> bool:
 
 
 def upper_epsilon(leaves: Leaves, delta: float) -> float:
-    """Upper bound on epsilon of the composed leaves at ``delta``."""
-    return float(_composed(leaves, _INTERVAL, pessimistic=True).get_epsilon_for_delta(delta))
+    """Upper bound on epsilon of the composed leaves at ``delta``, infinite where delta is too small for doubles."""
+    left = delta - _fourier_error(leaves)
+    if left <= 0.0:
+        return math.inf
+    return float(_composed(leaves, _INTERVAL, pessimistic=True).get_epsilon_for_delta(left))
 
 
 def upper_delta(leaves: Leaves, epsilon: float) -> float:
     """Upper bound on delta of the composed leaves at ``epsilon``."""
-    return float(_composed(leaves, _INTERVAL, pessimistic=True).get_delta_for_epsilon(epsilon))
+    found = float(_composed(leaves, _INTERVAL, pessimistic=True).get_delta_for_epsilon(epsilon))
+    return min(1.0, found + _fourier_error(leaves))
+
+
+def _fourier_error(leaves: Leaves) -> float:
+    """What rounding in the library's Fourier transforms may hide of a delta.
+
+    It grows with the number of uses: about 2e-17 each, measured against the closed form of Gaussians; the tests
+    measure it again. Without this the "upper bound" at a delta of 1e-12 lies below the truth for 10^4 uses.
+    """
+    return 1e-15 * (25.0 + sum(leaves.values()))
 
 
 def lower_epsilon(leaves: Leaves, delta: float) -> float:
     """Lower bound on epsilon of the composed leaves at ``delta``."""
     # rounding losses down costs up to half an interval per use, so the grid shrinks with the number of uses
     interval = min(_INTERVAL, max(1e-5, 0.02 / sum(leaves.values())))
-    return max(0.0, float(_composed(leaves, interval, pessimistic=False).get_epsilon_for_delta(delta)))
+    made = _composed(leaves, interval, pessimistic=False)
+    return max(0.0, float(made.get_epsilon_for_delta(min(1.0, delta + _fourier_error(leaves)))))
 
 
 def _module() -> Any:

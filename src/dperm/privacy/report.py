@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dperm.errors import InvalidInput
 from dperm.privacy.guarantee import Accounting, Guarantee
 
@@ -102,6 +104,13 @@ class PrivacyReport:
         """Inverse of :meth:`to_dict`."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise InvalidInput("this is not a privacy report of a version that dperm can read.")
+        try:
+            return cls._parse(data)
+        except (KeyError, TypeError, AttributeError):
+            raise InvalidInput("this privacy report is damaged: a part is missing or not of its kind.") from None
+
+    @classmethod
+    def _parse(cls, data: dict[str, Any]) -> PrivacyReport:
         return cls(
             planned=Accounting.from_dict(data["planned"]),
             guarantee=None if data["guarantee"] is None else Guarantee.from_dict(data["guarantee"]),
@@ -117,7 +126,7 @@ class PrivacyReport:
 
     def to_json(self) -> str:
         """Return the report as strict JSON."""
-        return json.dumps(_finite(self.to_dict()), indent=2, allow_nan=False)
+        return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> PrivacyReport:
@@ -126,7 +135,7 @@ class PrivacyReport:
             data = json.loads(text)
         except json.JSONDecodeError:
             raise InvalidInput("this is not a privacy report: it is not JSON.") from None
-        return cls.from_dict(_restore(data))
+        return cls.from_dict(_restore(data) if isinstance(data, dict) else data)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as JSON, whole or not at all."""
@@ -156,22 +165,27 @@ class PrivacyReport:
         return "\n".join(lines)
 
 
-def _finite(value: Any) -> Any:
-    """Replace infinities, which JSON has no word for, by the string "infinity"."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "infinity"
+def _plain(value: Any) -> Any:
+    """Return what JSON has words for; an infinity, for which it has none, becomes the string "infinity"."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return value
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinity" if value > 0.0 else str(value)
+    return value if isinstance(value, str | int | float | None) else repr(value)
 
 
-def _restore(value: Any) -> Any:
-    if value == "infinity":
-        return math.inf
+#: numbers of a report that may be infinite
+_MAY_BE_INFINITE = frozenset({"epsilon", "looseness", "rho", "mu", "spent_before", "spent_after"})
+
+
+def _restore(value: Any, key: str = "") -> Any:
+    """Undo :func:`_plain` where a number stands; a data set may be called "infinity"."""
     if isinstance(value, dict):
-        return {key: _restore(inner) for key, inner in value.items()}
+        return {name: _restore(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
         return [_restore(inner) for inner in value]
-    return value
+    return math.inf if key in _MAY_BE_INFINITE and value == "infinity" else value

@@ -125,8 +125,9 @@ class TwoLevelRace:
         if values.size == 0 or not np.isfinite(values).all():
             raise InvalidInput("a race needs at least one score, and all of them finite.")
         self.size = values.size
-        self.bound = float(bound)
-        self.width = max(1, math.isqrt(values.size - 1) + 1)
+        self.sensitivity, self.noise_multiplier, self.bound = float(sensitivity), float(noise_multiplier), float(bound)
+        # groups smaller than sqrt(p): an update rewrites its whole group, a selection only reads the groups' totals
+        self.width = max(1, math.isqrt(max(values.size // 16, 1)))
         n_groups = -(-values.size // self.width)
         largest = bound * noise_multiplier / sensitivity  # no smaller than any |score| / scale
         # rounding of the logit, of exp, of the sum of `width` terms and of the log, in units of the scale
@@ -143,9 +144,9 @@ class TwoLevelRace:
         return clipped
 
     def _refresh(self, groups: NDArray[np.intp]) -> None:
-        rows = self._table[groups]
-        top = rows.max(axis=1)
-        self._totals[groups] = top + np.log(np.exp(rows - top[:, None]).sum(axis=1))
+        from dperm.kernels.race import group_totals  # compiled: only when needed
+
+        group_totals(self._table, groups, self._totals)
 
     def update(self, indices: NDArray[np.intp], scores: FloatArray) -> None:
         """Give the candidates at ``indices`` new scores."""

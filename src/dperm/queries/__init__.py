@@ -2,6 +2,7 @@
 
 from dperm.data.query import Query
 from dperm.queries.gradients import FullGradient, GradientBlock, GradientCoordinate
+from dperm.queries.greedy import GreedyScores
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.scores import AtomScores
 from dperm.queries.statistics import (
@@ -21,6 +22,7 @@ __all__ = [
     "FullGradient",
     "GradientBlock",
     "GradientCoordinate",
+    "GreedyScores",
     "PartialPredictions",
     "QuantileScores",
     "Query",
@@ -37,6 +39,7 @@ QUERIES: dict[str, type[Query]] = {
         GradientBlock,
         GradientCoordinate,
         AtomScores,
+        GreedyScores,
         Curvature,
         FirstMoment,
         SecondMoment,

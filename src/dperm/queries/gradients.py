@@ -12,27 +12,45 @@ from numpy.typing import NDArray
 from dperm.data.facts import Facts
 from dperm.data.holder import DesignData
 from dperm.data.query import Query
+from dperm.data.weights import SparseWeights
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero, weights_on_grid
 from dperm.objective import Loss
 
-__all__ = ["FullGradient", "GradientBlock", "GradientCoordinate", "clipped_slopes", "predictions"]
+__all__ = ["FullGradient", "GradientBlock", "GradientCoordinate", "check_weights", "clipped_slopes", "predictions"]
 
 FloatArray = NDArray[np.float64]
+Weights = FloatArray | SparseWeights
 
 _DOWN = 1.0 - 2.0**-50
 
 
-def predictions(data: DesignData, weights: FloatArray) -> FloatArray:
+def check_weights(weights: Weights, loss: Loss, facts: Facts) -> None:
+    """Refuse weights that do not fit the design, before anything is charged."""
+    if isinstance(weights, SparseWeights):
+        if weights.d != facts.d or loss.n_outputs != 1:
+            raise InvalidInput(f"sparse weights are for one output and {facts.d} columns, not {weights.d}.")
+        return
+    wanted = (facts.d,) if loss.n_outputs == 1 else (facts.d, loss.n_outputs)
+    if np.shape(weights) != wanted:
+        raise InvalidInput(f"weights must have shape {wanted}, not {np.shape(weights)}.")
+    if not np.isfinite(weights).all():
+        raise InvalidInput("weights must be finite.")
+
+
+def predictions(data: DesignData, weights: Weights) -> FloatArray:
     """Exact predictions of every row at public weights (rounded to the design's weight grid)."""
     design = data.design
+    if isinstance(weights, SparseWeights):
+        scores, spacing = data.memory.scores(design, weights)
+        return scores * spacing
     steps, spacing = weights_on_grid(np.asarray(weights, np.float64), design.grids.weight_bits)
     # whole numbers times a power of two: no rounding
     return design.scores(steps) * (design.spacing * spacing)
 
 
 def clipped_slopes(
-    data: DesignData, loss: Loss, weights: FloatArray, limit: FloatArray | float
+    data: DesignData, loss: Loss, weights: Weights, limit: FloatArray | float
 ) -> tuple[FloatArray, float]:
     """Slopes of every row, clipped to ``limit`` per row, as integers toward zero, and their grid spacing."""
     slopes = loss.slope(predictions(data, weights), data.target)
@@ -58,7 +76,7 @@ class FullGradient(Query):
     """
 
     loss: Loss
-    weights: FloatArray
+    weights: Weights
     clip: float | None = None
 
     name: ClassVar[str] = "gradient"
@@ -71,6 +89,8 @@ class FullGradient(Query):
             )
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0.0):
             raise InvalidInput(f"clip must be positive, not {self.clip!r}.")
+        if self.clip is not None:  # a float32 would take its few digits into the sensitivity
+            object.__setattr__(self, "clip", float(self.clip))
 
     def _n_columns(self, facts: Facts) -> int:
         return facts.d
@@ -100,6 +120,7 @@ class FullGradient(Query):
         return facts.n * min(self.person_bound(facts), self.loss.slope_bound * facts.value_bound) * (1.0 + 2.0**-50)
 
     def size(self, facts: Facts) -> int:
+        check_weights(self.weights, self.loss, facts)
         return self._n_columns(facts) * self.loss.n_outputs
 
 

@@ -42,7 +42,7 @@ def buy_scaling(holder: DataHolder, bounds: Bounds, calibrated: CalibratedPlan, 
     mechanism = NoisyMax(calibrated.noise_multiplier(QuantileScores.name))
     ends = np.empty((2, holder.facts.n_features))
     for column in range(holder.facts.n_features):
-        for row, quantile in enumerate((purchase.low, purchase.high)):
-            ends[row, column] = grid[holder.release(QuantileScores(column, quantile, grid), mechanism)]
+        for row, (quantile, side) in enumerate(((purchase.low, "low"), (purchase.high, "high"))):
+            ends[row, column] = grid[holder.release(QuantileScores(column, quantile, grid, side), mechanism)]
     ends.sort(axis=0)
     return range_scaling(ends[0], ends[1], row_norm=bounds.row_norm, centred=centred)

@@ -14,7 +14,7 @@ from dperm.data.holder import DesignData
 from dperm.data.query import Query
 from dperm.errors import InvalidInput
 from dperm.objective import Loss
-from dperm.queries.gradients import clipped_slopes
+from dperm.queries.gradients import check_weights, clipped_slopes
 
 __all__ = ["AtomScores"]
 
@@ -53,4 +53,5 @@ class AtomScores(Query):
         return facts.n * self.zero_out_sensitivity(facts)
 
     def size(self, facts: Facts) -> int:
+        check_weights(self.weights, self.loss, facts)
         return 2 * facts.d

@@ -16,7 +16,7 @@ from dperm.data.table import TableData
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
-from dperm.queries.gradients import predictions
+from dperm.queries.gradients import check_weights, predictions
 
 __all__ = ["Curvature", "FirstMoment", "QuantileScores", "SecondMoment", "TargetMoment", "unpack_symmetric"]
 
@@ -26,9 +26,12 @@ _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50
 
 
-def _check_clip(clip: float | None) -> None:
-    if clip is not None and not (math.isfinite(clip) and clip > 0.0):
+def _checked_clip(clip: float | None) -> float | None:
+    if clip is None:
+        return None
+    if not (math.isfinite(clip) and clip > 0.0):
         raise InvalidInput(f"clip must be positive, not {clip!r}.")
+    return float(clip)  # a float32 would take its few digits into the sensitivity
 
 
 def _row_factors(data: DesignData, clip: float | None) -> FloatArray:
@@ -50,7 +53,7 @@ class FirstMoment(Query):
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        _check_clip(self.clip)
+        object.__setattr__(self, "clip", _checked_clip(self.clip))
 
     def evaluate(self, data: DesignData) -> FloatArray:
         spacing = data.design.grids.spacing(1.0, data.design.grids.slope_bits)
@@ -111,7 +114,7 @@ class SecondMoment(Query):
     replacement_ratio: ClassVar[float] = math.sqrt(2.0) * _UP
 
     def __post_init__(self) -> None:
-        _check_clip(self.clip)
+        object.__setattr__(self, "clip", _checked_clip(self.clip))
 
     def _row_weights(self, data: DesignData) -> FloatArray:
         return _row_factors(data, self.clip)
@@ -179,6 +182,12 @@ class Curvature(SecondMoment):
         roots = np.sqrt(np.clip(second, 0.0, self.loss.curvature_bound)) * _DOWN
         return roots * _row_factors(data, self.clip)
 
+    def size(self, facts: Facts) -> int:
+        assert self.loss is not None
+        assert self.weights is not None
+        check_weights(self.weights, self.loss, facts)
+        return super().size(facts)
+
 
 def unpack_symmetric(packed: FloatArray, d: int) -> FloatArray:
     """Return the symmetric matrix whose packed upper triangle (see :class:`SecondMoment`) is given.
@@ -196,15 +205,19 @@ def unpack_symmetric(packed: FloatArray, d: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class QuantileScores(Query):
-    """For each point of a public grid, minus the distance of its rank from the wanted quantile.
+    """For each point of a public grid, minus the number of records by which it misses the wanted quantile.
 
-    The wanted rank is the public number ``quantile * n``, so one person moves each score by at most 1 under both
-    relations.
+    A value counts as the next grid point above it (``side="high"``, for an upper bound) or below it (``side="low"``).
+    Values outside the grid count as its ends. A point then is the quantile, with score 0, if at most ``quantile * n``
+    values lie below it and at least as many do not lie above it; so many equal values (a column of zeros and ones)
+    leave one best point and not a whole range. The wanted rank is public, so one person moves each score by at most 1
+    under both relations.
     """
 
     column: int
     quantile: float
     grid: FloatArray
+    side: str = "high"
 
     name: ClassVar[str] = "quantile"
     norm: ClassVar[str] = "linf"
@@ -215,18 +228,29 @@ class QuantileScores(Query):
             raise InvalidInput(f"quantile must be between 0 and 1, not {self.quantile!r}.")
         if len(self.grid) < 2 or not (np.diff(self.grid) > 0.0).all():
             raise InvalidInput("a quantile grid needs at least two increasing points.")
+        if self.side not in ("low", "high"):
+            raise InvalidInput(f"side must be 'low' or 'high', not {self.side!r}.")
+        if self.column < 0:
+            raise InvalidInput(f"column must be 0 or more, not {self.column!r}.")
 
     def evaluate(self, data: TableData) -> FloatArray:
-        ranks = data.ranks(self.column, self.grid)
-        scores: FloatArray = -np.abs(ranks - self.quantile * data.facts.n)
+        wanted = self.quantile * data.facts.n
+        ranks = data.ranks(self.column, self.grid, strict=self.side == "low")
+        # values outside the grid count as its first or last point
+        inner = ranks[:-1] if self.side == "high" else ranks[1:]
+        below, up_to = np.concatenate([[0.0], inner]), np.concatenate([inner, [float(data.facts.n)]])
+        # 0 is subtracted from, so that no point's best score is -0
+        scores: FloatArray = 0.0 - np.maximum(0.0, np.maximum(below - wanted, wanted - up_to))
         return scores
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        # ranks are whole; subtracting the constant rounds each score by at most 2^-53 n
+        # ranks are whole; subtracting the constant rounds each distance by at most 2^-53 n
         return 1.0 + 2.0**-51 * facts.n
 
     def bound(self, facts: Facts) -> float:
         return 1.0 * facts.n
 
     def size(self, facts: Facts) -> int:
+        if self.column >= facts.n_features:
+            raise InvalidInput(f"column {self.column} is outside a table of {facts.n_features} columns.")
         return len(self.grid)

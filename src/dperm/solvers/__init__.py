@@ -5,10 +5,11 @@ from __future__ import annotations
 from dperm.errors import InvalidInput
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.gradient import GradientDescent
+from dperm.solvers.central.greedy import GreedyCoordinateDescent
 
-__all__ = ["SOLVERS", "GradientDescent", "Progress", "Solution", "Solver", "resolve_solver"]
+__all__ = ["SOLVERS", "GradientDescent", "GreedyCoordinateDescent", "Progress", "Solution", "Solver", "resolve_solver"]
 
-SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in (GradientDescent,)}
+SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in (GradientDescent, GreedyCoordinateDescent)}
 
 
 def resolve_solver(solver: str | Solver) -> Solver:

@@ -13,7 +13,9 @@ import numpy as np
 
 from dperm.data.facts import Facts
 from dperm.data.query import Query
+from dperm.data.weights import SparseWeights
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
+from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
 from dperm.queries import (
     AtomScores,
@@ -22,11 +24,13 @@ from dperm.queries import (
     FullGradient,
     GradientBlock,
     GradientCoordinate,
+    GreedyScores,
     QuantileScores,
     SecondMoment,
     TargetMoment,
 )
-from dperm.solvers import GradientDescent, Solver
+from dperm.queries.greedy import RULES
+from dperm.solvers import GradientDescent, GreedyCoordinateDescent, Solver
 
 __all__ = ["MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
 
@@ -65,6 +69,24 @@ def _coordinates(rng: Any, facts: Facts) -> list[Query]:
     ]
 
 
+def _greedy_scores(rng: Any, facts: Facts) -> list[Query]:
+    some = {int(j): float(rng.normal()) for j in rng.choice(facts.d, max(1, facts.d // 2), replace=False)}
+    far = {j: 1e3 * value for j, value in some.items()}
+    penalties = (
+        SeparablePenalty(),
+        SeparablePenalty(l1=0.1),
+        SeparablePenalty(l1=0.05, l2=0.3),
+        SeparablePenalty(low=-0.2, high=0.4),
+    )
+    return [
+        GreedyScores(loss, SparseWeights(facts.d, entries, 1e4), 0.2, penalty, (facts.d - 1,), rule, limit)
+        for loss in (Logistic(), Huber(0.5))
+        for penalty in penalties
+        for rule in (RULES if penalty.l1 else RULES[:1])
+        for entries, limit in (({}, None), (some, None), (far, None), (some, 0.1))
+    ]
+
+
 def _curvatures(rng: Any, facts: Facts) -> list[Query]:
     return [
         Curvature(clip, loss, weights)
@@ -84,6 +106,7 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     GradientBlock.name: _blocks,
     GradientCoordinate.name: _coordinates,
     AtomScores.name: lambda rng, facts: [AtomScores(lo, w) for lo in _LOSSES for w in _weights(rng, facts)],
+    GreedyScores.name: _greedy_scores,
     Curvature.name: _curvatures,
     FirstMoment.name: lambda rng, facts: [FirstMoment(c) for c in (None, 0.3 * facts.row_bound)],
     SecondMoment.name: lambda rng, facts: [SecondMoment(c) for c in (None, 0.3 * facts.row_bound)],
@@ -100,4 +123,5 @@ MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {
 #: a configuration that converges when there is no noise, for every solver
 SOLVER_EXAMPLES: dict[str, Solver] = {
     GradientDescent.name: GradientDescent(n_steps=400, clip=1e9, step=0.5, momentum=0.0, averaging=0.0),
+    GreedyCoordinateDescent.name: GreedyCoordinateDescent(n_steps=150, smoothness=0.25),
 }

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -34,12 +35,16 @@ __all__ = ["GradientDescent"]
 def noise_dominance(facts: Facts, calibrated: CalibratedPlan, holder: DataHolder) -> float:
     """How much noise will rule the result, from 0 (not at all) to 1, from public numbers.
 
-    The noise of all steps together moves a fitted weight by about (records apart) / (n mu) in units of half the clip; d weights
-    of curvature about 0.15 then cost ``excess`` in the objective, set against a hundredth.
+    The noise of all steps together moves a fitted weight by about (records apart) / (n mu) in units of half the clip;
+    d weights of curvature about 0.15 then cost ``excess`` in the objective, set against a hundredth.
     """
     per_weight = facts.d * holder.neighbours.records_apart / 2.0 / (facts.n * calibrated.budget.mu)
     excess = per_weight**2 / (2.0 * 0.15)
     return excess / (excess + 0.01)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,22 @@ class GradientDescent(Solver):
     name: ClassVar[str] = "gradient"
 
     def __post_init__(self) -> None:
-        if self.n_steps != int(self.n_steps) or self.n_steps < 1:
+        if not _is_number(self.n_steps) or self.n_steps != math.floor(self.n_steps) or self.n_steps < 1:
             raise InvalidInput(f"n_steps must be a whole number >= 1, not {self.n_steps!r}.")
+        object.__setattr__(self, "n_steps", int(self.n_steps))  # a plan counts in int
         for what in ("clip", "step"):
             value = getattr(self, what)
-            if value is not None and not (math.isfinite(value) and value > 0.0):
+            if value is not None and not (_is_number(value) and value > 0.0):
                 raise InvalidInput(f"{what} must be positive, not {value!r}.")
+            if value is not None:
+                object.__setattr__(self, what, float(value))
         for what in ("momentum", "averaging"):
             value = getattr(self, what)
-            if value is not None and not 0.0 <= value < 1.0:
+            if (value is not None or what == "averaging") and not (_is_number(value) and 0.0 <= value < 1.0):
                 raise InvalidInput(f"{what} must be in [0, 1), not {value!r}.")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
+        FullGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes before anything is reserved
         return Plan((PlannedRelease(FullGradient.name, "gaussian", self.n_steps),))
 
     def _clip(self, objective: Objective, facts: Facts, dominance: float) -> float:
@@ -108,13 +117,14 @@ class GradientDescent(Solver):
         mechanism = GaussianNoise(calibrated.noise_multiplier(FullGradient.name))
         outputs = objective.loss.n_outputs
         weights = np.zeros(facts.d if outputs == 1 else (facts.d, outputs))
-        velocity = np.zeros_like(weights)
+        previous = weights
         total, n_averaged = np.zeros_like(weights), 0
         for t in range(self.n_steps):
             query = FullGradient(objective.loss, weights, clip)
             gradient = holder.release(query, mechanism) / facts.n
-            velocity = momentum * velocity - step * gradient
-            weights = objective.prox(weights + velocity, step)
+            # the heavy ball remembers whole moves, prox included: gradients alone would weaken the penalty
+            pushed = weights + momentum * (weights - previous) - step * gradient
+            previous, weights = weights, objective.prox(pushed, step)
             if t >= self.n_steps - max(1, round(self.averaging * self.n_steps)):
                 total, n_averaged = total + weights, n_averaged + 1
             if progress is not None:
