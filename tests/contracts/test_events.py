@@ -11,6 +11,7 @@ from dperm.privacy.events import (
     Composed,
     Gaussian,
     Laplace,
+    ObjectivePerturbation,
     PoissonGaussian,
     RandomizedResponse,
     Repeat,
@@ -28,6 +29,7 @@ EVENTS = [
     ApproximateDP(1.0, 1e-10),
     PoissonGaussian(1.0, 0.1),
     RepeatAndSelect(Gaussian(5.0), 10.0),
+    ObjectivePerturbation(3.0, 0.2),
     Composed((Repeat(Gaussian(30.0), 10), Repeat(Selection(40.0), 10))),
 ]
 

@@ -8,6 +8,7 @@ import click
 
 import dperm
 from dperm.cli.demo import demo
+from dperm.cli.ledger import ledger
 from dperm.errors import DpermError
 
 __all__ = ["cli", "main"]
@@ -20,6 +21,7 @@ def cli() -> None:
 
 
 cli.add_command(demo)
+cli.add_command(ledger)
 
 
 def main() -> None:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from dperm.errors import InvalidBounds
 from dperm.kernels.exact import Grids, toward_zero
+from dperm.objective import Loss
+from dperm.objective._loss import ResidualLoss
 
 __all__ = ["DesignMatrix", "Scaling", "Shape"]
 
@@ -134,6 +136,7 @@ class DesignMatrix:
         self._values = values
         self._implicit = implicit
         self._sparse = sp.issparse(values)
+        self._centred = bool(implicit.any())
         self._norms: dict[tuple[int, ...] | None, FloatArray] = {}
         self.shape = shape
         self.grids = shape.grids
@@ -197,7 +200,9 @@ class DesignMatrix:
         if columns is None:
             features: Any = slice(None)
             out = np.empty((self.d, *row_steps.shape[1:]))
-            out[: self.n_features] = self._values.T @ row_steps + _outer(self._implicit, total)
+            out[: self.n_features] = self._values.T @ row_steps
+            if self._centred:
+                out[: self.n_features] += _outer(self._implicit, total)
             if self.intercept_steps:
                 out[self.n_features] = self.intercept_steps * total
             return out
@@ -218,7 +223,43 @@ class DesignMatrix:
             if self._implicit[column]:
                 scores += self._implicit[column] * change
         else:
-            scores += self._values[:, column] * change
+            from dperm.kernels.coordinate import add_multiple  # compiled: only when needed
+
+            add_multiple(scores, self._values[:, column], change)
+
+    def column_sum(
+        self,
+        column: int,
+        limit: float,
+        scores: FloatArray,
+        spacing: float,
+        target: FloatArray,
+        loss: Loss,
+        grid: float,
+    ) -> float:
+        """Sum over rows of one column's entry times the slope at ``scores``, each product clipped; in grid steps.
+
+        Slopes are taken only where the entry is not zero, and in one pass where the loss is a clipped residual.
+        """
+        from dperm.kernels.coordinate import clipped_column_sum, residual_column_sum
+
+        bound = loss.slope_bound
+        if column == self.n_features:
+            entries, rows = np.full(self.n_rows, self.intercept_steps), slice(None)
+        elif not self._sparse:
+            entries, rows = self._values[:, column], slice(None)
+        elif self._implicit[column]:
+            entries, rows = np.full(self.n_rows, self._implicit[column]), slice(None)
+            part = slice(self._values.indptr[column], self._values.indptr[column + 1])
+            entries[self._values.indices[part]] += self._values.data[part]
+        else:
+            part = slice(self._values.indptr[column], self._values.indptr[column + 1])
+            entries, rows = self._values.data[part], self._values.indices[part]
+        if isinstance(loss, ResidualLoss):
+            work = np.empty(min(2048, max(1, len(entries))))
+            return float(residual_column_sum(entries, scores[rows], spacing, target[rows], bound, grid, limit, work))
+        slopes = toward_zero(np.clip(loss.slope(scores[rows] * spacing, target[rows]), -bound, bound), grid)
+        return float(clipped_column_sum(entries, slopes, limit))
 
     def clipped_sums(self, row_steps: FloatArray, limits: FloatArray) -> FloatArray:
         """Sum over rows of entry times ``row_steps``, each product clipped to its column's limit (whole steps)."""
@@ -238,7 +279,7 @@ class DesignMatrix:
     @property
     def compressed_columns(self) -> Any:
         """The stored differences by column if the design is sparse with implicit zeros, else None."""
-        return self._values if self._sparse and not self._implicit.any() else None
+        return self._values if self._sparse and not self._centred else None
 
     def squared_norms(self, columns: Columns = None) -> FloatArray:
         """Squared L2 norm of every row in grid steps, exact."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from dperm.privacy.mechanisms import Mechanism
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 
-__all__ = ["Charges", "DataHolder", "DesignData", "Released", "Shared", "TrustedDomain"]
+__all__ = ["Charges", "DataHolder", "DesignData", "Rehearsal", "Released", "Shared", "TrustedDomain"]
 
 
 class Charges(Protocol):
@@ -106,17 +107,36 @@ class DataHolder:
     source : RandomSource
         Where noise comes from.
     neighbours : Neighbours
-        Relation for which sensitivities are taken.
+        Relation for which sensitivities are taken; that of the scope.
+    domain : TrustedDomain, optional
+        Participants with whom un-noised values may be shared; without it nothing can be.
     """
 
-    def __init__(self, data: Any, charges: Charges, source: RandomSource, neighbours: Neighbours) -> None:
+    def __init__(
+        self,
+        data: Any,
+        charges: Charges,
+        source: RandomSource,
+        neighbours: Neighbours,
+        domain: TrustedDomain | None = None,
+    ) -> None:
+        if getattr(charges, "neighbours", neighbours) != neighbours:
+            raise PlanViolation("the holder and its scope must speak of the same neighbours.")
+        if not source.secure and getattr(charges, "binding", False):
+            raise PlanViolation("seeded noise has no guarantee, so its scope must be marked as unbounded.")
         self.__data = data
+        self._domain = domain
         self.facts: Facts = data.facts
         self.neighbours = neighbours
         self._charges = charges
         self._source = source
         self.released: list[Released] = []
         self.shared: list[tuple[str, str]] = []
+
+    @property
+    def public_randomness(self) -> RandomSource:
+        """Random draws that may be known to everyone, such as which coordinates a step moves."""
+        return self._source
 
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
         """Evaluate a query, add noise, and record the charge: the only way out for a private value.
@@ -135,6 +155,8 @@ class DataHolder:
 
     def share(self, query: Query, domain: TrustedDomain) -> Shared:
         """Hand an un-noised value to participants of a trusted domain; logged, and never convertible to a release."""
+        if self._domain is None or domain != self._domain:
+            raise PlanViolation("this holder may not share un-noised values: no such trusted domain was declared.")
         self._refuse_shared_fields(query)
         self.shared.append((query.name, domain.name))
         return Shared(self._evaluate(query), domain, query.name)
@@ -179,3 +201,42 @@ def _holds_shared(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(_holds_shared(part) for pair in value.items() for part in pair)
     return isinstance(value, list | tuple | set | frozenset) and any(_holds_shared(part) for part in value)
+
+
+class _Enough(Exception):
+    """Every planned group of releases was asked for once."""
+
+
+class Rehearsal(DataHolder):
+    """A holder without data, on which a solver is tried before anything is reserved.
+
+    It works out sensitivities and noise scales as a real release would, so whatever would be refused is refused here,
+    at no cost. It answers with zeros and stops the solver as soon as every group of the plan was asked for.
+    """
+
+    def __init__(self, facts: Facts, neighbours: Neighbours, groups: Iterable[str]) -> None:
+        self.facts = facts
+        self.neighbours = neighbours
+        self._source = RandomSource()
+        self._missing = set(groups)
+        self._domain = None
+
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+        """Check a release and answer with zeros."""
+        self._check(query, mechanism)
+        sensitivity = query.sensitivity(self.facts, self.neighbours)
+        size = query.size(self.facts)
+        mechanism.noise_scale(sensitivity, query.bound(self.facts), size)
+        mechanism.event(query.replacement_ratio)
+        self._missing.discard(group or query.name)
+        if not self._missing:
+            raise _Enough
+        if query.norm in ("linf", "coordinatewise"):
+            return 0
+        n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
+        return np.zeros(size if n_outputs == 1 else (size // n_outputs, n_outputs))
+
+    def run(self, solve: Callable[[DataHolder], object]) -> None:
+        """Try ``solve`` on this holder."""
+        with contextlib.suppress(_Enough):
+            solve(self)

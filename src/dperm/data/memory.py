@@ -12,30 +12,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.design import DesignMatrix
-from dperm.data.weights import SparseWeights
+from dperm.data.weights import BoxedWeights, SparseWeights
 
 __all__ = ["Memory"]
 
 FloatArray = NDArray[np.float64]
 
+_FEW = 4
+
 
 class Memory:
-    """Scores (rows times weights, in grid steps) of the last sparse weights, and room for incremental queries."""
+    """Scores (rows times weights, in grid steps) of the last weights, and room for incremental queries."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, float] | None = None
+        self._entries: dict[int, float] = {}
+        self._array: FloatArray | None = None
         self._spacing = 0.0
         self._scores: FloatArray | None = None
+        self._last: SparseWeights | BoxedWeights | None = None
         self.incremental: dict[Any, Any] = {}
 
-    def scores(self, design: DesignMatrix, weights: SparseWeights) -> tuple[FloatArray, float]:
+    def scores(self, design: DesignMatrix, weights: SparseWeights | BoxedWeights) -> tuple[FloatArray, float]:
         """Return whole scores and their spacing; the array belongs to the memory and must not be changed."""
+        if weights is self._last and self._scores is not None:  # frozen: the same object means the same weights
+            return self._scores, design.spacing * self._spacing
+        self._last = weights
+        if isinstance(weights, SparseWeights):
+            return self._sparse(design, weights)
         steps, spacing = weights.on_grid(design.grids.weight_bits)
-        if self._steps is None or self._scores is None or spacing != self._spacing:
-            self._steps, self._spacing, self._scores = {}, spacing, np.zeros(design.n_rows)
-        for j in steps.keys() | self._steps.keys():
-            change = steps.get(j, 0.0) - self._steps.get(j, 0.0)
+        if self._array is None or self._scores is None or spacing != self._spacing:
+            self._start(design, spacing)
+            self._array = np.zeros(design.d)
+        assert self._scores is not None
+        assert self._array is not None
+        changed = np.flatnonzero(steps != self._array)
+        if len(changed) > _FEW and 4 * len(changed) > design.d:
+            self._scores = design.scores(steps)
+        else:
+            for j in changed:
+                design.add_column(int(j), float(steps[j] - self._array[j]), self._scores)
+        self._array = steps
+        return self._scores, design.spacing * spacing
+
+    def _sparse(self, design: DesignMatrix, weights: SparseWeights) -> tuple[FloatArray, float]:
+        steps, spacing = weights.on_grid(design.grids.weight_bits)
+        if self._array is not None or self._scores is None or spacing != self._spacing:
+            self._start(design, spacing)
+        assert self._scores is not None
+        for j in steps.keys() | self._entries.keys():
+            change = steps.get(j, 0.0) - self._entries.get(j, 0.0)
             if change:
                 design.add_column(j, change, self._scores)
-        self._steps = steps
+        self._entries = steps
         return self._scores, design.spacing * spacing
+
+    def _start(self, design: DesignMatrix, spacing: float) -> None:
+        self._entries, self._array, self._spacing = {}, None, spacing
+        self._scores = np.zeros(design.n_rows)

@@ -1,4 +1,4 @@
-"""Released weights that are mostly zero, so that a step costs by what changed and not by the dimension."""
+"""Released weights on one grid for a whole run, so that a small change of them costs by what changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import power_of_two_above
 
-__all__ = ["SparseWeights"]
+__all__ = ["BoxedWeights", "SparseWeights"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,30 @@ class SparseWeights:
     def on_grid(self, bits: int) -> tuple[dict[int, float], float]:
         """Return the entries as whole grid steps and the spacing, the same for the whole run."""
         spacing = math.ldexp(power_of_two_above(self.box), -bits)
-        clipped = {j: min(max(v, -self.box), self.box) for j, v in self.entries.items()}
-        steps = {j: float(round(v / spacing)) for j, v in clipped.items()}
-        return {j: s for j, s in steps.items() if s}, spacing
+        box = self.box
+        steps = {j: float(round(min(max(v, -box), box) / spacing)) for j, v in self.entries.items()}
+        return steps, spacing
+
+
+@dataclass(frozen=True, eq=False)
+class BoxedWeights:
+    """Weights of which none exceeds the public ``box`` in magnitude, on the grid that the box sets."""
+
+    values: NDArray[np.float64]
+    box: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.box) and self.box > 0.0) or not np.isfinite(self.values).all():
+            raise InvalidInput("weights and their box must be finite, and the box positive.")
+        object.__setattr__(self, "values", np.array(self.values, np.float64))  # a solver may go on changing its own
+
+    @property
+    def d(self) -> int:
+        """Number of weights."""
+        return len(self.values)
+
+    def on_grid(self, bits: int) -> tuple[NDArray[np.float64], float]:
+        """Return the weights as whole grid steps and the spacing, the same for the whole run."""
+        spacing = math.ldexp(power_of_two_above(self.box), -bits)
+        steps: NDArray[np.float64] = np.rint(np.clip(self.values, -self.box, self.box) / spacing)
+        return steps, spacing

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from dperm.errors import InvalidData, InvalidInput, Unsupported
+from dperm.errors import InvalidData, InvalidInput
 from dperm.objective import L1, L2, ElasticNet, Loss, NoPenalty, Objective, Penalty
 from dperm.privacy.budget import Budget
 from dperm.privacy.ledger import Ledger
@@ -125,9 +125,6 @@ class PrivateLinearModel(BaseEstimator):
             raise InvalidInput(f"ledger must be a Ledger or None, not {type(self.ledger).__name__}.")
         if not isinstance(self.calibration, str) or self.calibration not in ("certified", "paper"):
             raise InvalidInput(f"calibration must be 'certified' or 'paper', not {self.calibration!r}.")
-        if self.calibration == "paper":
-            name = resolve_solver(self.solver).name
-            raise Unsupported(f"no published calibration exists for solver {name!r}: use calibration='certified'.")
 
     def _checked(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Return X (and y if it is given) as checked arrays; errors name no row and no value."""
@@ -162,6 +159,7 @@ class PrivateLinearModel(BaseEstimator):
             purpose=f"{type(self).__name__} ({resolve_solver(self.solver).name})",
             assumptions=stated,
             feature_names=getattr(self, "feature_names_in_", None),
+            calibration=self.calibration,
             target_low=low,
             target_high=high,
         )

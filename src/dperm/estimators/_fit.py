@@ -19,7 +19,7 @@ import dperm
 from dperm.data.bounds import HOW_TO_DECLARE, Bounds
 from dperm.data.design import DesignMatrix, Scaling, Shape
 from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder, DesignData, Released
+from dperm.data.holder import DataHolder, DesignData, Rehearsal, Released
 from dperm.data.table import TableData
 from dperm.errors import InvalidBounds, InvalidInput, PlanViolation, Unsupported
 from dperm.objective import Objective
@@ -29,10 +29,12 @@ from dperm.privacy.calibration import CalibratedPlan, Plan, calibrate
 from dperm.privacy.guarantee import Accounting, Guarantee
 from dperm.privacy.ledger import Ledger, Spent
 from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.printed import Printed
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport, ReleaseLine
 from dperm.privacy.scope import Scope
 from dperm.queries.quantiles import buy_scaling, with_purchase
+from dperm.queries.statistics import QuantileScores
 from dperm.solvers import Progress, Solver
 
 __all__ = ["FitRequest", "Fitted", "fit", "resolve_bounds"]
@@ -62,6 +64,7 @@ class FitRequest:
     target_low: float = 0.0
     target_high: float = 1.0
     progress: Progress | None = None
+    calibration: str = "certified"
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def plan_of(request: FitRequest, n: int, n_features: int) -> tuple[Plan, Facts]:
     height = 1.0 if request.fit_intercept else 0.0
     shape = Shape.of(n, n_features, bounds.scaled_clip, bounds.row_norm, height, bounds.spread)
     facts = Facts.of_design(shape, request.target_low, request.target_high)
+    request.solver.check_neighbours(request.neighbours)
     plan = request.solver.plan(request.objective, facts)
     if bounds.purchase is not None:
         plan = with_purchase(plan, bounds.purchase, n_features)
@@ -104,8 +108,13 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
     delta = default_delta(n) if request.budget_delta is None else request.budget_delta
     budget = Budget(request.budget_epsilon, delta)
     plan, facts = plan_of(request, n, n_features)
-    calibrated = calibrate(plan, budget)
+    calibrated, unbounded = calibrate(plan, budget), None
+    if request.calibration == "paper":
+        printed = _printed(request, facts, budget)
+        calibrated, unbounded = printed.calibrated, printed.reason
     source = RandomSource(request.insecure_seed)
+    if not source.secure:
+        unbounded = "insecure_seed makes the noise reproducible"
     ledger = Ledger(neighbours=request.neighbours) if request.ledger is None else request.ledger
     if not isinstance(ledger, Ledger):
         raise InvalidInput(f"ledger must be a Ledger or None, not {type(ledger).__name__}.")
@@ -114,6 +123,9 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
         raise InvalidBounds(
             "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
         )
+    groups = [r.query for r in calibrated.plan.releases if r.query != QuantileScores.name]
+    rehearsal = Rehearsal(facts, request.neighbours, groups)
+    rehearsal.run(lambda holder: request.solver.solve(request.objective, holder, calibrated))
     before = ledger.spent()
     scope = Scope(
         calibrated,
@@ -121,7 +133,7 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
         request.neighbours,
         request.purpose,
         fingerprint=None if request.ledger is None else ledger.fingerprint(_arrays(X, target)),
-        unbounded=None if source.secure else "insecure_seed makes the noise reproducible",
+        unbounded=unbounded,
     )
     with scope:
         scaling, design, bought = declared if declared is not None else _bought(request, X, scope, calibrated, source)
@@ -130,11 +142,21 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
             raise PlanViolation("the data's public facts differ from those the plan was made from.")
         holder = DataHolder(data, scope, source, request.neighbours)
         solution = request.solver.solve(request.objective, holder, calibrated, request.progress)
+    if holder.shared:
+        raise PlanViolation("un-noised values left the holder of a fit that claims a guarantee.")
     released = [*bought, *holder.released]
     _assert_ledger_is_plan(scope, calibrated)
     coefficients, intercept = scaling.coefficients_in_user_units(solution.weights, design.intercept_height)
     report = _report(request, budget, scope, source, released, scaling, facts, before)
     return Fitted(coefficients, intercept, solution.n_steps, report)
+
+
+def _printed(request: FitRequest, facts: Facts, budget: Budget) -> Printed:
+    if request.bounds.purchase is not None:
+        raise Unsupported("a printed calibration has no room for buying bounds: declare them.")
+    if request.neighbours is not Neighbours.REPLACE_ONE:
+        raise Unsupported("printed calibrations are stated for replace-one: use neighbours='replace-one'.")
+    return request.solver.printed(request.objective, facts, budget)
 
 
 Scaled = tuple[Scaling, DesignMatrix, list[Released]]
@@ -172,7 +194,7 @@ def _arrays(X: Any, target: NDArray[np.float64]) -> list[NDArray[Any]]:
 def _assert_ledger_is_plan(scope: Scope, calibrated: CalibratedPlan) -> None:
     recorded: Counter[Any] = Counter()
     for record in scope.records:
-        recorded[record.event] += 1
+        recorded.update(composition.leaves(record.event))
     planned = Counter(composition.leaves(calibrated.event))
     if scope.unbounded is not None:
         recorded = Counter({event: count for event, count in recorded.items() if event in planned})
@@ -191,7 +213,7 @@ def _report(
     before: Spent,
 ) -> PrivacyReport:
     accounting = Accounting.of(scope.calibrated.event, budget.delta)
-    if accounting.epsilon > budget.epsilon:
+    if request.calibration == "certified" and accounting.epsilon > budget.epsilon:
         raise Unsupported("the accounted epsilon exceeds the budget; please report this as a bug.")
     guarantee, reason = None, None
     if scope.unbounded is None:
@@ -203,7 +225,10 @@ def _report(
             looseness=accounting.looseness,
         )
     else:
-        reason = scope.unbounded + "."
+        reason = scope.unbounded.rstrip(".") + "."
+        if request.calibration == "paper":
+            reason += f" The epsilon that can be certified for this noise at delta={budget.delta:.3g} is"
+            reason += f" {accounting.epsilon:.4g}; the paper states {budget.epsilon:.4g}."
     after = scope.ledger.for_dataset(scope.reservation.dataset).spent()
     return PrivacyReport(
         planned=accounting,

@@ -89,7 +89,7 @@ def clipped_sums_sparse(matrix: Any, implicit: FloatArray, slopes: FloatArray, l
     out = np.empty(matrix.shape[1])
     _sparse(matrix.data, matrix.indices, matrix.indptr, implicit, slopes, limits, out)
     cache: dict[tuple[float, float], float] = {}
-    for j in np.flatnonzero(implicit):
+    for j in np.flatnonzero(implicit) if implicit.any() else ():
         key = (float(implicit[j]), float(limits[j]))
         if key not in cache:
             cache[key] = _one_value(key[0], slopes, key[1])

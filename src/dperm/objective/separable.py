@@ -46,6 +46,11 @@ class SeparablePenalty:
         """Whether nothing but l2 is left."""
         return self.l1 == 0.0 and math.isinf(self.low) and math.isinf(self.high)
 
+    def prox_one(self, value: float, step: float) -> float:
+        """:meth:`prox` of a single weight, without the cost of an array."""
+        shrunk = math.copysign(max(abs(value) - step * self.l1, 0.0), value)
+        return min(max(shrunk, self.low), self.high)
+
     def prox(self, value: NDArray[np.float64], step: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Prox of the l1 and box part (l2 is taken as a gradient), with one step per weight."""
         shrunk = np.sign(value) * np.maximum(np.abs(value) - np.multiply(step, self.l1), 0.0)

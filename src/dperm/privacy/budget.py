@@ -30,6 +30,8 @@ class Budget:
             raise InvalidBudget(f"epsilon must be above 0, not {self.epsilon!r}.")
         if math.isinf(self.epsilon):
             raise InvalidBudget("epsilon must be finite: without a finite epsilon there is no guarantee.")
+        if 0.0 < self.delta < 1e-100:
+            raise InvalidBudget("delta below 1e-100 cannot be told from 0 in floating point; a usual choice is 1/n^2.")
         if not 0.0 < self.delta < 1.0:
             raise InvalidBudget(f"delta must be strictly between 0 and 1, not {self.delta!r}; a usual choice is 1/n^2.")
 

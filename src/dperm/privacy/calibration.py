@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy import composition
 from dperm.privacy.budget import Budget
-from dperm.privacy.events import Composed, Event, Gaussian, Laplace, PoissonGaussian, Repeat, Selection
+from dperm.privacy.events import ApproximateDP, Composed, Event, Gaussian, Laplace, PoissonGaussian, Repeat, Selection
+from dperm.privacy.perturbation import perturbation_event
 
 __all__ = ["CalibratedPlan", "Plan", "PlannedRelease", "calibrate", "smallest_scale"]
 
@@ -35,9 +36,10 @@ class PlannedRelease:
     share: float = 1.0
     replacement_ratio: float = 2.0
     rate: float | None = None
+    curvature_ratio: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in {*_KINDS, "poisson-gaussian"}:
+        if self.kind not in {*_KINDS, "poisson-gaussian", "objective", "laplace-inside-max"}:
             raise InvalidInput(f"unknown kind of release {self.kind!r} in a plan.")
         if self.count < 1 or self.count != int(self.count):
             raise InvalidInput(f"a plan needs a whole number of releases >= 1, not {self.count!r}.")
@@ -45,6 +47,8 @@ class PlannedRelease:
             raise InvalidInput(f"a release's share must be positive, not {self.share!r}.")
         if (self.kind == "poisson-gaussian") != (self.rate is not None):
             raise InvalidInput("rate belongs to poisson-gaussian releases, and to no other.")
+        if (self.kind == "objective") != (self.curvature_ratio is not None):
+            raise InvalidInput("curvature_ratio belongs to objective releases, and to no other.")
 
     def noise_multiplier(self, scale: float) -> float:
         """Noise multiplier of each release of this group at ``scale``."""
@@ -55,6 +59,10 @@ class PlannedRelease:
         multiplier = self.noise_multiplier(scale)
         if self.rate is not None:
             return PoissonGaussian(multiplier, self.rate)
+        if self.curvature_ratio is not None:
+            return perturbation_event(multiplier, self.curvature_ratio, self.replacement_ratio)
+        if self.kind == "laplace-inside-max":
+            return ApproximateDP(2.0 / multiplier)
         return _KINDS[self.kind](multiplier, self.replacement_ratio)
 
 
@@ -81,12 +89,7 @@ class Plan:
 
     def scaled(self, factor: float) -> Plan:
         """Return the same plan with all its shares multiplied by ``factor``."""
-        return Plan(
-            tuple(
-                PlannedRelease(r.query, r.kind, r.count, r.share * factor, r.replacement_ratio, r.rate)
-                for r in self.releases
-            )
-        )
+        return Plan(tuple(replace(r, share=r.share * factor) for r in self.releases))
 
 
 class HasEvent(Protocol):
@@ -158,8 +161,44 @@ def smallest_scale(plan: HasEvent, budget: Budget) -> float:
             factor=1.5,
             precision=0.02,
         )
-        return _smallest(fits, start, budget, factor=1.05, precision=1e-4)
+        return _smallest_smooth(
+            lambda scale: composition.upper_epsilon(plan.at(scale), budget.delta)[0], start, budget, precision=1e-4
+        )
     return _smallest(fits, start, budget, factor=1.5, precision=1e-6)
+
+
+def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budget, *, precision: float) -> float:
+    """Smallest scale whose cost is within epsilon, to a relative precision, always one that is; few evaluations.
+
+    The cost is close to a power of the scale, so a line through logarithms finds the next guess; a guess that does not
+    fit, or falls short, still narrows the bracket.
+    """
+    high, at_high = start, cost(start)
+    low, at_low = 0.0, math.inf
+    while at_high > budget.epsilon:  # ``start`` fits by a looser bound, so this is a matter of rounding
+        low, at_low = high, at_high
+        high *= 1.05
+        at_high = cost(high)
+    for _ in range(60):
+        if math.isfinite(at_low):
+            if high - low <= precision * high:
+                break
+            power = math.log(at_low / max(at_high, 1e-300)) / math.log(high / low)
+        else:
+            power = 1.0
+        # half a precision on the safe side, so that the guess mostly fits and the next one closes the bracket
+        guess = high * (max(at_high, 1e-300) / budget.epsilon) ** (1.0 / max(power, 0.25)) * (1.0 + 0.4 * precision)
+        if low > 0.0:
+            inner = 0.25 * precision * high
+            guess = min(max(guess, low + inner), high - inner)
+        elif guess >= high * (1.0 - 0.5 * precision):
+            guess = high * (1.0 - 0.9 * precision)
+        at_guess = cost(guess)
+        if at_guess <= budget.epsilon:
+            high, at_high = guess, at_guess
+        else:
+            low, at_low = guess, at_guess
+    return high
 
 
 def _smallest(fits: Callable[[float], bool], start: float, budget: Budget, *, factor: float, precision: float) -> float:

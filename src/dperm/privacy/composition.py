@@ -16,8 +16,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from dperm.errors import InvalidBudget
-from dperm.privacy import curves, gdp, pld, profiles
-from dperm.privacy.events import ZCDP, Composed, Event, Repeat, RepeatAndSelect
+from dperm.privacy import curves, gdp, perturbation, pld, profiles
+from dperm.privacy.events import ZCDP, Composed, Event, ObjectivePerturbation, Repeat, RepeatAndSelect
 
 __all__ = [
     "EpsilonBound",
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _ORDERS = np.concatenate([1.0 + np.geomspace(1e-3, 1.0, 24), np.geomspace(2.2, 64.0, 40), np.geomspace(70.0, 1e6, 40)])
+_LARGEST_DISTRIBUTION = 200.0  # beyond this divergence a loss distribution of sampled releases would fill the memory
 
 
 # ------------------------------------------------------------------------------------------------ the fold
@@ -186,13 +187,15 @@ def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
     left = delta - set_aside(event)
     if left <= 0.0:
         return math.inf, "set-aside delta exceeds delta"
-    if pld.applies(leaves(event)):
+    if pld.applies(leaves(event)) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
         found = pld.upper_epsilon(leaves(event), left)
         if math.isfinite(found):
             return found, "privacy loss distribution (dp-accounting)"
     candidates = [(renyi_epsilon(event, delta), "Renyi"), (_total(event, curves.pure), "pure sum")]
     if profiles.applies(leaves(event)):
         candidates.append((profiles.upper_epsilon(leaves(event), left), "privacy loss distribution"))
+    if perturbation.applies(leaves(event)):
+        candidates.append((perturbation.upper_epsilon(leaves(event), left), "closed form of perturbed objectives"))
     value, method = min(candidates)
     return max(value, 0.0), method
 
@@ -210,7 +213,7 @@ def lower_epsilon(event: Event, delta: float) -> float:
     mechanism that has the event; leaving the rest out is post-processing, so the result is a valid lower bound.
     """
     found = leaves(event)
-    if pld.applies(found):
+    if pld.applies(found) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
         return pld.lower_epsilon(found, delta)
     gauss = math.sqrt(math.fsum(c * _gaussian_witness(leaf) ** 2 for leaf, c in found.items()))
     best = gdp.epsilon_of(gauss, delta, lower=True) if gauss > 0.0 else 0.0
@@ -227,6 +230,8 @@ def _gaussian_witness(leaf: Event) -> float:
     """mu of a Gaussian release that has this event, 0 if there is none."""
     if isinstance(leaf, ZCDP):
         return math.sqrt(2.0 * leaf.rho)
+    if isinstance(leaf, ObjectivePerturbation):
+        return 1.0 / leaf.noise_multiplier  # linear losses: the minimiser is a Gaussian release of their sum
     return curves.gdp(leaf) or 0.0
 
 
@@ -243,10 +248,12 @@ def delta(event: Event, epsilon: float) -> float:
         return (order - 1.0) * (renyi(event, order) - epsilon + math.log1p(-1.0 / order)) - math.log(order)
 
     bound = min(1.0, math.exp(min(_best_order(log_delta), 0.0)) + aside)
-    if pld.applies(leaves(event)):
+    if pld.applies(leaves(event)) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
         bound = min(bound, pld.upper_delta(leaves(event), epsilon))
     if profiles.applies(leaves(event)):
         bound = min(bound, profiles.upper_delta(leaves(event), epsilon))
+    if perturbation.applies(leaves(event)):
+        bound = min(bound, perturbation.upper_delta(leaves(event), epsilon))
     return bound
 
 

@@ -7,7 +7,7 @@ neighbours. The proofs and sources are in ``curves.proof.md``. Nothing here know
 from __future__ import annotations
 
 import math
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 
 import numpy as np
 from scipy import special
@@ -19,6 +19,7 @@ from dperm.privacy.events import (
     Event,
     Gaussian,
     Laplace,
+    ObjectivePerturbation,
     PoissonGaussian,
     RandomizedResponse,
     Selection,
@@ -104,6 +105,15 @@ def _(event: PoissonGaussian, order: float) -> float:
 
 
 @renyi.register
+def _(event: ObjectivePerturbation, order: float) -> float:
+    mu = 1.0 / event.noise_multiplier
+    # the loss is at most log(1 + ratio) + mu |Z| + mu^2/2: twice the moment of a Gaussian loss over Z > 0
+    half = (math.log(2.0) + float(special.log_ndtr((order - 1.0) * mu))) / (order - 1.0)
+    slack = _rounding(1.0) / (order - 1.0)
+    return math.log1p(event.curvature_ratio) + order * mu * mu / 2.0 + max(half, 0.0) + slack
+
+
+@renyi.register
 def _(event: Unbounded, order: float) -> float:
     return math.inf
 
@@ -135,6 +145,7 @@ def _response_renyi(epsilon: float, n_values: int, order: float) -> float:
     return _capped(float(np.logaddexp.reduce(terms)) + _rounding(order * epsilon), order, epsilon)
 
 
+@lru_cache(maxsize=4096)  # one event is asked for many deltas at the same orders
 def _poisson_log_moment(event: PoissonGaussian, order: int) -> float:
     """log E_N(0,s^2)[(mixture density / density)^order] for a whole order (Mironov, Talwar & Zhang 2019)."""
     if order <= 1:

@@ -21,11 +21,13 @@ from dperm.privacy.neighbours import Neighbours
 
 __all__ = [
     "ZCDP",
+    "ZERO_OUT_ONLY",
     "ApproximateDP",
     "Composed",
     "Event",
     "Gaussian",
     "Laplace",
+    "ObjectivePerturbation",
     "PoissonGaussian",
     "RandomizedResponse",
     "Repeat",
@@ -113,6 +115,24 @@ class PoissonGaussian(Event):
 
 
 @dataclass(frozen=True)
+class ObjectivePerturbation(Event):
+    """Exact minimiser of a sum of convex losses plus a quadratic plus b.w, b Gaussian.
+
+    ``noise_multiplier`` is the standard deviation of b divided by the bound on one record's gradient;
+    ``curvature_ratio`` bounds how much one record's curvature adds to the quadratic's, in its own direction. Proved for
+    ``zero-out`` only.
+    """
+
+    noise_multiplier: float
+    curvature_ratio: float
+
+    def __post_init__(self) -> None:
+        _positive(self.noise_multiplier, "noise_multiplier of ObjectivePerturbation")
+        if not (math.isfinite(self.curvature_ratio) and self.curvature_ratio >= 0.0):
+            raise InvalidInput(f"curvature_ratio must be finite and at least 0, not {self.curvature_ratio!r}.")
+
+
+@dataclass(frozen=True)
 class ZCDP(Event):
     """An event known only to be ``rho``-zero-concentrated."""
 
@@ -192,6 +212,7 @@ _KINDS: dict[str, type[Event]] = {
         Selection,
         RandomizedResponse,
         PoissonGaussian,
+        ObjectivePerturbation,
         ZCDP,
         ApproximateDP,
         RepeatAndSelect,
@@ -200,6 +221,9 @@ _KINDS: dict[str, type[Event]] = {
         Composed,
     )
 }
+
+#: events whose proof does not cover a record that is swapped for another
+ZERO_OUT_ONLY: tuple[type[Event], ...] = (PoissonGaussian, ObjectivePerturbation)
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dperm.errors import InvalidInput
 from dperm.privacy import composition
 from dperm.privacy.events import Event
 from dperm.privacy.neighbours import Neighbours
@@ -86,6 +87,8 @@ class Guarantee:
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
+        if not 0.0 <= self.epsilon < math.inf or not 0.0 <= self.delta < 1.0:
+            raise InvalidInput("a guarantee needs a finite epsilon >= 0 and a delta in [0, 1).")
 
     def sentence(self) -> str:
         """Say the guarantee in one sentence."""

@@ -41,6 +41,8 @@ def floor_noise(
     on a bound of the error of two elementary functions. ``sampler="integer"`` uses integer comparisons only and
     relies on nothing; it is about a thousand times slower.
     """
+    if kind not in ("gaussian", "laplace"):
+        raise InvalidInput(f"there is no lattice noise of kind {kind!r}.")
     if not 1.0 <= scale <= _LARGEST_SCALE:
         raise InvalidInput(f"the noise scale on the lattice must be in [1, 2^40], not {scale!r}.")
     out = np.empty(n, np.int64)

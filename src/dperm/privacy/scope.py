@@ -62,6 +62,11 @@ class Scope:
         self._lock = threading.Lock()
         self._settled = False
 
+    @property
+    def binding(self) -> bool:
+        """Whether the books outlive this process or have a cap, and no reason was given why nothing is guaranteed."""
+        return self.unbounded is None and (self.ledger.lasting or self.ledger.cap is not None)
+
     def charge(self, query: str, event: Event) -> None:
         """Take one release of ``query`` out of the plan, before it is evaluated."""
         with self._lock:

@@ -129,7 +129,7 @@ class TwoLevelRace:
         # groups smaller than sqrt(p): an update rewrites its whole group, a selection only reads the groups' totals
         self.width = max(1, math.isqrt(max(values.size // 16, 1)))
         n_groups = -(-values.size // self.width)
-        largest = bound * noise_multiplier / sensitivity  # no smaller than any |score| / scale
+        largest = bound / (sensitivity * noise_multiplier) * _UP  # the scale is no smaller than this product
         # rounding of the logit, of exp, of the sum of `width` terms and of the log, in units of the scale
         self.error = 2.0**-52 * (4.0 * largest + self.width + 16.0)
         self.scale = race_scale(sensitivity, noise_multiplier, 4.0 * self.error)

@@ -3,7 +3,9 @@
 from dperm.data.query import Query
 from dperm.queries.gradients import FullGradient, GradientBlock, GradientCoordinate
 from dperm.queries.greedy import GreedyScores
+from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.predictions import PartialPredictions
+from dperm.queries.sampled import SampledCorrection, SampledGradient
 from dperm.queries.scores import AtomScores
 from dperm.queries.statistics import (
     Curvature,
@@ -24,8 +26,11 @@ __all__ = [
     "GradientCoordinate",
     "GreedyScores",
     "PartialPredictions",
+    "PerturbedMinimum",
     "QuantileScores",
     "Query",
+    "SampledCorrection",
+    "SampledGradient",
     "SecondMoment",
     "TargetMoment",
     "unpack_symmetric",
@@ -45,5 +50,8 @@ QUERIES: dict[str, type[Query]] = {
         SecondMoment,
         TargetMoment,
         QuantileScores,
+        SampledGradient,
+        SampledCorrection,
+        PerturbedMinimum,
     )
 }

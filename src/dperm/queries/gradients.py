@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dperm.data.facts import Facts
 from dperm.data.holder import DesignData
 from dperm.data.query import Query
-from dperm.data.weights import SparseWeights
+from dperm.data.weights import BoxedWeights, SparseWeights
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero, weights_on_grid
 from dperm.objective import Loss
@@ -20,16 +20,16 @@ from dperm.objective import Loss
 __all__ = ["FullGradient", "GradientBlock", "GradientCoordinate", "check_weights", "clipped_slopes", "predictions"]
 
 FloatArray = NDArray[np.float64]
-Weights = FloatArray | SparseWeights
+Weights = FloatArray | SparseWeights | BoxedWeights
 
 _DOWN = 1.0 - 2.0**-50
 
 
 def check_weights(weights: Weights, loss: Loss, facts: Facts) -> None:
     """Refuse weights that do not fit the design, before anything is charged."""
-    if isinstance(weights, SparseWeights):
+    if isinstance(weights, SparseWeights | BoxedWeights):
         if weights.d != facts.d or loss.n_outputs != 1:
-            raise InvalidInput(f"sparse weights are for one output and {facts.d} columns, not {weights.d}.")
+            raise InvalidInput(f"weights in a box are for one output and {facts.d} columns, not {weights.d}.")
         return
     wanted = (facts.d,) if loss.n_outputs == 1 else (facts.d, loss.n_outputs)
     if np.shape(weights) != wanted:
@@ -41,7 +41,7 @@ def check_weights(weights: Weights, loss: Loss, facts: Facts) -> None:
 def predictions(data: DesignData, weights: Weights) -> FloatArray:
     """Exact predictions of every row at public weights (rounded to the design's weight grid)."""
     design = data.design
-    if isinstance(weights, SparseWeights):
+    if isinstance(weights, SparseWeights | BoxedWeights):
         scores, spacing = data.memory.scores(design, weights)
         return scores * spacing
     steps, spacing = weights_on_grid(np.asarray(weights, np.float64), design.grids.weight_bits)
@@ -145,6 +145,22 @@ class GradientBlock(FullGradient):
 
     def _columns(self) -> NDArray[np.intp] | None:
         return np.asarray(self.columns, np.intp)
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        boxed = isinstance(self.weights, SparseWeights | BoxedWeights)
+        return self._single(data) if boxed and len(self.columns) == 1 else super().evaluate(data)
+
+    def _single(self, data: DesignData) -> FloatArray:
+        """One column, at the cost of that column."""
+        assert isinstance(self.weights, SparseWeights | BoxedWeights)
+        design, column = data.design, self.columns[0]
+        scores, spacing = data.memory.scores(design, self.weights)
+        grid = design.grids.spacing(self.loss.slope_bound, design.grids.slope_bits)
+        step = design.spacing * grid
+        # clipping the product bounds it by the same number as clipping the slope by the column's size would
+        limit = math.inf if self.clip is None else float(math.floor(self.clip / step))
+        total = design.column_sum(column, limit, scores, spacing, data.target, self.loss, grid)
+        return np.array([total * step])
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,9 @@ from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.selection import TwoLevelRace
-from dperm.queries.gradients import check_weights, clipped_slopes
+from dperm.queries.gradients import GradientCoordinate, check_weights, clipped_slopes
 
-__all__ = ["RULES", "GreedyScores"]
+__all__ = ["RULES", "GradientCoordinateL1", "GreedyGradients", "GreedyScores"]
 
 FloatArray = NDArray[np.float64]
 
@@ -54,6 +54,8 @@ class GreedyScores(Query):
     race : (noise multiplier, sensitivity), optional
         Public numbers of the selection that will follow: on sparse designs scores are then kept up to date between
         queries inside a two-level race, at a cost by what changed.
+    excluded : tuple of int
+        Public coordinates that take no part (chosen before); candidate k is the k-th of the others.
     """
 
     loss: Loss
@@ -64,6 +66,7 @@ class GreedyScores(Query):
     rule: str = "GS-r"
     limit: float | None = None
     race: tuple[float, float] | None = None
+    excluded: tuple[int, ...] = ()
 
     name: ClassVar[str] = "greedy scores"
     norm: ClassVar[str] = "linf"
@@ -79,6 +82,9 @@ class GreedyScores(Query):
             raise InvalidInput("greedy scores need a loss with bounded slopes and one output.")
         if not self.penalty.low <= 0.0 <= self.penalty.high:
             raise InvalidInput("greedy descent starts at zero, so the box must contain it.")
+        inside = (self.penalty.low, self.penalty.high)
+        if any(not inside[0] <= v <= inside[1] for j, v in self.weights.entries.items() if j not in self.unpenalised):
+            raise InvalidInput("weights must lie inside the penalty's box: outside it the rules are not Lipschitz.")
 
     # ------------------------------------------------------------------------------------------- the rule
     @property
@@ -114,10 +120,12 @@ class GreedyScores(Query):
         if part.smooth:
             return abs(gradient) / root
         if weight == 0.0:
-            return float(self.at_zero(np.array([gradient]))[0])
+            if self._boxed:
+                return root * abs(min(max(gradient / -curvature, part.low), part.high))
+            return (abs(gradient) - part.l1) / root
         if self.rule == "GS-s" and not self._boxed:
             return abs(gradient + math.copysign(part.l1, weight)) / root
-        moved = float(part.prox(np.array([weight - gradient / curvature]), 1.0 / curvature)[0])
+        moved = part.prox_one(weight - gradient / curvature, 1.0 / curvature)
         step = moved - weight
         if self.rule != "GS-q":
             return root * abs(step)
@@ -126,9 +134,16 @@ class GreedyScores(Query):
 
     # --------------------------------------------------------------------------------------- evaluation
     def evaluate(self, data: DesignData) -> Any:
-        if self.race is not None and data.design.compressed_columns is not None:
+        if self.race is not None and not self.excluded and data.design.compressed_columns is not None:
             return _State.of(data, self).race
-        return self.scores(data)
+        scores = self.scores(data)
+        return np.delete(scores, self.excluded) if self.excluded else scores
+
+    def coordinate(self, candidate: int) -> int:
+        """Return the coordinate of a candidate that was chosen."""
+        for j in sorted(self.excluded):
+            candidate += candidate >= j
+        return candidate
 
     def scores(self, data: DesignData) -> FloatArray:
         """All scores, by a full pass."""
@@ -171,7 +186,44 @@ class GreedyScores(Query):
 
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)
-        return facts.d
+        return facts.d - len(set(self.excluded))
+
+
+@dataclass(frozen=True, eq=False)
+class GreedyGradients(Query):
+    """Mean gradients of all coordinates; each changes by at most twice the limit over n when a person is replaced.
+
+    For the printed noise of the DP-GCD paper only, which is added to every coordinate on its own.
+    """
+
+    loss: Loss
+    weights: SparseWeights
+    limit: float | None = None
+
+    name: ClassVar[str] = "greedy gradients"
+    norm: ClassVar[str] = "coordinatewise"
+
+    def _rule(self) -> GreedyScores:
+        return GreedyScores(self.loss, self.weights, 1.0, SeparablePenalty(), limit=self.limit)
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        sums, step = self._rule().sums(data)
+        return sums * step / data.facts.n
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return self._rule()._person(facts) / facts.n * (1.0 + 2.0**-48) + _ROUNDING * self.bound(facts)
+
+    def bound(self, facts: Facts) -> float:
+        return self._rule()._person(facts) * (1.0 + 2.0**-48)
+
+    def size(self, facts: Facts) -> int:
+        return self._rule().size(facts)
+
+
+class GradientCoordinateL1(GradientCoordinate):
+    """One coordinate's gradient sum for Laplace noise: in one dimension the L1 and L2 sensitivities agree."""
+
+    norm: ClassVar[str] = "l1"
 
 
 class _State:
@@ -197,7 +249,8 @@ class _State:
     @classmethod
     def of(cls, data: DesignData, query: GreedyScores) -> _State:
         """Return the state for a query, brought up to date if one of the same run is kept."""
-        key = (query.loss, query.smoothness, query.penalty, query.unpenalised, query.rule, query.limit, query.race)
+        run = (query.weights.d, query.weights.box, query.smoothness, query.penalty, query.unpenalised)
+        key = (query.loss, *run, query.rule, query.limit, query.race)
         kept: dict[Any, _State] = data.memory.incremental
         state = kept.get(key)
         changed = [] if state is None else _changed(state.entries, query.weights.entries)
@@ -228,7 +281,8 @@ class _State:
             change = np.clip(height * new, -limit, limit) - np.clip(height * old, -limit, limit)
             self.sums[intercept] += change.sum()
         self.entries = dict(query.weights.entries)
-        special = np.array(sorted({*query.special(), *changed}), dtype=np.int64)
+        moved = [j for j in query.special() if self.stamp[j] == self.mark or j >= intercept]
+        special = np.array(sorted({*moved, *changed}), dtype=np.int64)
         n = data.facts.n
         self.race.update(touched, query.at_zero(self.sums[touched] * self.step / n))
         exact = [query.one(float(self.sums[j] * self.step / n), int(j)) for j in special]

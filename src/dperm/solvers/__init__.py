@@ -4,12 +4,50 @@ from __future__ import annotations
 
 from dperm.errors import InvalidInput
 from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.central.blocks import BlockDescent
+from dperm.solvers.central.coordinate import CoordinateDescent
+from dperm.solvers.central.frank_wolfe import FrankWolfe
 from dperm.solvers.central.gradient import GradientDescent
 from dperm.solvers.central.greedy import GreedyCoordinateDescent
+from dperm.solvers.central.newton import Newton
+from dperm.solvers.central.objective_perturbation import PerturbedMinimiser
+from dperm.solvers.central.peel import Peel
+from dperm.solvers.central.sgd import StochasticGradientDescent
+from dperm.solvers.central.svrg import VarianceReducedDescent
 
-__all__ = ["SOLVERS", "GradientDescent", "GreedyCoordinateDescent", "Progress", "Solution", "Solver", "resolve_solver"]
+__all__ = [
+    "SOLVERS",
+    "BlockDescent",
+    "CoordinateDescent",
+    "FrankWolfe",
+    "GradientDescent",
+    "GreedyCoordinateDescent",
+    "Newton",
+    "Peel",
+    "PerturbedMinimiser",
+    "Progress",
+    "Solution",
+    "Solver",
+    "StochasticGradientDescent",
+    "VarianceReducedDescent",
+    "resolve_solver",
+]
 
-SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in (GradientDescent, GreedyCoordinateDescent)}
+SOLVERS: dict[str, type[Solver]] = {
+    solver.name: solver
+    for solver in (
+        GradientDescent,
+        GreedyCoordinateDescent,
+        BlockDescent,
+        CoordinateDescent,
+        FrankWolfe,
+        Newton,
+        Peel,
+        PerturbedMinimiser,
+        StochasticGradientDescent,
+        VarianceReducedDescent,
+    )
+}
 
 
 def resolve_solver(solver: str | Solver) -> Solver:

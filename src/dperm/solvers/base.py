@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
+from dperm.errors import Unsupported
 from dperm.objective import Objective
+from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, Plan
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.printed import Printed
 
 __all__ = ["Progress", "Solution", "Solver"]
 
@@ -36,10 +40,28 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
+    #: relations for which its releases are proved
+    supported_neighbours: ClassVar[tuple[Neighbours, ...]] = tuple(Neighbours)
+
+    def check_neighbours(self, neighbours: Neighbours) -> None:
+        """Refuse a relation that no proof covers, before anything is reserved."""
+        if neighbours not in self.supported_neighbours:
+            names = " or ".join(repr(str(one)) for one in self.supported_neighbours)
+            raise Unsupported(f"solver {self.name!r} is proved for neighbours={names} only, not {str(neighbours)!r}.")
 
     @abstractmethod
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         """List what will be released."""
+
+    def printed(self, objective: Objective, facts: Facts, budget: Budget) -> Printed:
+        """Return the noise that the method's paper prints, for comparison; it carries no guarantee."""
+        raise Unsupported(f"no published calibration exists for solver {self.name!r}: use calibration='certified'.")
+
+    def shortened(self, n_steps: int) -> Solver:
+        """Return the same method with about ``n_steps`` steps, for audits that run it thousands of times."""
+        if is_dataclass(self) and any(f.name == "n_steps" for f in fields(self)):
+            return replace(self, n_steps=n_steps)
+        return self
 
     @abstractmethod
     def solve(

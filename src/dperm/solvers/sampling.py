@@ -7,11 +7,13 @@ draws are public: they protect nobody (each step touches every person), so they 
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -63,9 +65,34 @@ class Sampling(ABC):
         """Every subset with its probability, where there are few enough to list."""
 
 
-def _check_size(d: int) -> None:
-    if d != int(d) or d < 1:
-        raise InvalidInput(f"a sampling needs d >= 1 coordinates, not {d!r}.")
+def _whole(value: Any) -> int | None:
+    """A whole number as int, None for anything else; a truncated 1.5 would sample another distribution."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        return None
+    floor = math.floor(float(value))
+    return floor if floor == value else None
+
+
+def _check_size(d: Any) -> int:
+    whole = _whole(d)
+    if whole is None or whole < 1:
+        raise InvalidInput(f"a sampling needs d >= 1 coordinates, a whole number, not {d!r}.")
+    return whole
+
+
+def _check_count(name: str, value: Any, most: int) -> int:
+    whole = _whole(value)
+    if whole is None or not 1 <= whole <= most:
+        raise InvalidInput(f"{name} must be a whole number between 1 and {most}, not {value!r}.")
+    return whole
+
+
+def _indices(values: Any) -> Subset:
+    """Indices in the order given."""
+    try:
+        return tuple(operator.index(j) for j in values)
+    except TypeError:
+        raise InvalidInput(f"a subset of coordinates must list whole numbers, not {values!r}.") from None
 
 
 def _choose(d: int, k: int, source: RandomSource) -> list[int]:
@@ -84,13 +111,17 @@ class ElementarySampling(Sampling):
     d: int
 
     def __post_init__(self) -> None:
-        _check_size(self.d)
+        object.__setattr__(self, "d", _check_size(self.d))
 
     def draw(self, source: RandomSource) -> Subset:
         return tuple(range(self.d))
 
     def pairs(self) -> FloatArray:
         return np.ones((self.d, self.d))
+
+    @property
+    def probabilities(self) -> FloatArray:
+        return np.ones(self.d)
 
     def subsets(self) -> list[tuple[Subset, float]]:
         return [(tuple(range(self.d)), 1.0)]
@@ -109,8 +140,8 @@ class ArbitrarySampling(Sampling):
     distribution: tuple[tuple[Subset, float], ...]
 
     def __post_init__(self) -> None:
-        _check_size(self.d)
-        subsets = tuple((tuple(sorted(int(j) for j in subset)), float(q)) for subset, q in self.distribution)
+        object.__setattr__(self, "d", _check_size(self.d))
+        subsets = tuple((tuple(sorted(_indices(subset))), float(q)) for subset, q in self.distribution)
         object.__setattr__(self, "distribution", subsets)
         if any(not s or len(set(s)) < len(s) or s[0] < 0 or s[-1] >= self.d for s, _ in subsets):
             raise InvalidInput("every subset of a sampling must be non-empty, without repeats, within 0..d-1.")
@@ -152,9 +183,11 @@ class BlockSampling(ArbitrarySampling):
     """
 
     def __init__(self, blocks: Sequence[Sequence[int]], probabilities: Sequence[float]) -> None:
-        flat = sorted(int(j) for block in blocks for j in block)
-        if flat != list(range(len(flat))):
+        flat = sorted(j for block in blocks for j in _indices(block))
+        if not flat or flat != list(range(len(flat))):
             raise InvalidInput("blocks must be a partition of 0..d-1.")
+        if len(blocks) != len(probabilities):
+            raise InvalidInput(f"{len(blocks)} blocks need as many probabilities, not {len(probabilities)}.")
         distribution = tuple((tuple(block), q) for block, q in zip(blocks, probabilities, strict=True))
         super().__init__(len(flat), distribution)
 
@@ -162,20 +195,21 @@ class BlockSampling(ArbitrarySampling):
     def uniform(cls, d: int, n_blocks: int) -> BlockSampling:
         """Equal blocks of neighbouring coordinates, equal probabilities; ``n_blocks=d`` is serial sampling."""
         blocks = _equal_blocks(d, n_blocks)
-        return cls(blocks, [1.0 / n_blocks] * n_blocks)
+        return cls(blocks, [1.0 / len(blocks)] * len(blocks))
 
     @classmethod
     def importance(cls, smoothness: Sequence[float] | FloatArray, n_blocks: int) -> BlockSampling:
         """Equal blocks, probabilities proportional to the largest smoothness in the block (paper of DP-SkGD)."""
         blocks = _equal_blocks(len(smoothness), n_blocks)
+        if not all(math.isfinite(m) and m > 0.0 for m in smoothness):
+            raise InvalidInput("importance sampling needs a positive, finite smoothness for every coordinate.")
         largest = [max(float(smoothness[j]) for j in block) for block in blocks]
         return cls(blocks, [m / sum(largest) for m in largest])
 
 
 def _equal_blocks(d: int, n_blocks: int) -> list[Any]:
-    _check_size(d)
-    if n_blocks != int(n_blocks) or not 1 <= n_blocks <= d:
-        raise InvalidInput(f"n_blocks must be between 1 and {d}, not {n_blocks!r}.")
+    d = _check_size(d)
+    n_blocks = _check_count("n_blocks", n_blocks, d)
     return [part.tolist() for part in np.array_split(np.arange(d), n_blocks)]
 
 
@@ -187,9 +221,8 @@ class NiceSampling(Sampling):
     tau: int
 
     def __post_init__(self) -> None:
-        _check_size(self.d)
-        if self.tau != int(self.tau) or not 1 <= self.tau <= self.d:
-            raise InvalidInput(f"tau must be between 1 and {self.d}, not {self.tau!r}.")
+        object.__setattr__(self, "d", _check_size(self.d))
+        object.__setattr__(self, "tau", _check_count("tau", self.tau, self.d))
 
     def draw(self, source: RandomSource) -> Subset:
         return tuple(_choose(self.d, self.tau, source))
@@ -200,6 +233,10 @@ class NiceSampling(Sampling):
         out = np.full((self.d, self.d), both)
         np.fill_diagonal(out, alone)
         return out
+
+    @property
+    def probabilities(self) -> FloatArray:
+        return np.full(self.d, self.tau / self.d)
 
     def subsets(self) -> list[tuple[Subset, float]]:
         count = math.comb(self.d, self.tau)
@@ -219,13 +256,15 @@ class DistributedSampling(Sampling):
     tau: int
 
     def __post_init__(self) -> None:
-        parts = tuple(tuple(int(j) for j in part) for part in self.parts)
+        parts = tuple(_indices(part) for part in self.parts)
         object.__setattr__(self, "parts", parts)
         flat = sorted(j for part in parts for j in part)
         if not flat or flat != list(range(len(flat))):
             raise InvalidInput("the parties' coordinates must be a partition of 0..d-1.")
-        if self.tau != int(self.tau) or not 1 <= self.tau <= min(len(part) for part in parts):
-            raise InvalidInput("tau must be at least 1 and at most the smallest party's number of coordinates.")
+        smallest = min(len(part) for part in parts)
+        if smallest < 1:
+            raise InvalidInput("every party needs at least one coordinate.")
+        object.__setattr__(self, "tau", _check_count("tau", self.tau, smallest))
 
     @property
     def d(self) -> int:  # type: ignore[override]
@@ -235,13 +274,17 @@ class DistributedSampling(Sampling):
         return tuple(sorted(part[k] for part in self.parts for k in _choose(len(part), self.tau, source)))
 
     def pairs(self) -> FloatArray:
-        alone = np.empty(self.d)
-        for part in self.parts:
-            alone[list(part)] = self.tau / len(part)
-        out = np.outer(alone, alone)
+        out = np.outer(self.probabilities, self.probabilities)
         for part in self.parts:
             inner = NiceSampling(len(part), self.tau).pairs()
             out[np.ix_(part, part)] = inner
+        return out
+
+    @property
+    def probabilities(self) -> FloatArray:
+        out = np.empty(self.d)
+        for part in self.parts:
+            out[list(part)] = self.tau / len(part)
         return out
 
     def subsets(self) -> list[tuple[Subset, float]]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from dperm.data.design import DesignMatrix
 from dperm.data.holder import DataHolder, DesignData
 from dperm.data.query import Query
 from dperm.objective import Objective
@@ -23,10 +24,13 @@ from dperm.privacy.calibration import CalibratedPlan, calibrate
 from dperm.privacy.events import Event
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
+from dperm.privacy.sampled_noise import Summands
+from dperm.queries.perturbed import PerturbedMinimum
+from dperm.queries.sampled import SampledQuery
 from dperm.solvers.base import Solver
 from dperm.testing._violation import demand
 
-__all__ = ["check_gradient_canary", "excess_delta"]
+__all__ = ["check_gradient_canary", "excess_delta", "imagined"]
 
 
 class _Free:
@@ -41,17 +45,38 @@ class _Canary(DataHolder):
 
     def __init__(self, data: DesignData, source: RandomSource, present: bool) -> None:
         super().__init__(data, _Free(), source, Neighbours.ZERO_OUT)
+        self._world = data
         self.present = present
 
     def _evaluate(self, query: Query) -> Any:
-        size = query.size(self.facts)
-        value = np.zeros(size)
-        if self.present and query.norm == "linf":
-            value[: (size + 1) // 2] = query.sensitivity(self.facts, self.neighbours)
-        elif self.present:
-            value[:] = query.sensitivity(self.facts, self.neighbours) / np.sqrt(size)
-        n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
-        return value if n_outputs == 1 else value.reshape(size // n_outputs, n_outputs)
+        return imagined(query, self._world, self.present)
+
+
+def imagined(query: Query, data: DesignData, present: bool) -> Any:
+    """Value of a query in a world of one imaginary person (or nobody), from the public facts of ``data`` alone."""
+    if isinstance(query, PerturbedMinimum):
+        return query.evaluate(_lonely(data, present))
+    size = query.size(data.facts)
+    value = np.zeros(size)
+    if present and query.norm == "linf":
+        # half of the scores up and half down by the sensitivity: the full range that a selection charges for
+        value[:] = query.sensitivity(data.facts, Neighbours.ZERO_OUT)
+        value[(size + 1) // 2 :] *= -1.0
+    elif present:
+        value[:] = query.sensitivity(data.facts, Neighbours.ZERO_OUT) / np.sqrt(size)
+    n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
+    shaped = value if n_outputs == 1 else value.reshape(size // n_outputs, n_outputs)
+    return Summands.of_rows(shaped[None][: int(present)]) if isinstance(query, SampledQuery) else shaped
+
+
+def _lonely(data: DesignData, present: bool) -> DesignData:
+    """Data of one person with the longest row along the diagonal and the highest target, or of nobody."""
+    shape = data.design.shape
+    longest = np.sqrt(max(shape.row_bound**2 - (shape.intercept_steps * shape.spacing) ** 2, 0.0))
+    steps = min(float(shape.top), np.floor(longest / np.sqrt(shape.n_features) / shape.spacing))
+    values = np.full((int(present), shape.n_features), steps)
+    design = DesignMatrix(values, np.zeros(shape.n_features), shape)
+    return replace(data, design=design, target=np.full(int(present), data.target_high))
 
 
 def check_gradient_canary(
@@ -70,21 +95,18 @@ def check_gradient_canary(
     ``seed=None`` uses fresh entropy; a false alarm then has probability at most 1 - confidence.
     """
     # a huge number of steps is shortened where the solver has them; calibration follows the shorter plan
-    short = replace(solver, n_steps=n_steps) if hasattr(solver, "n_steps") else solver  # type: ignore[type-var]
+    short = solver.shortened(n_steps)
     calibrated = calibrate(short.plan(objective, data.facts), budget or Budget(4.0, 1e-3))
     source = RandomSource(seed)
     without, with_canary = (
-        np.array([_statistic(short, objective, data, calibrated, source, present) for _ in range(n_runs)])
+        np.array([_statistics(short, objective, data, calibrated, source, present) for _ in range(n_runs)])
         for present in (False, True)
     )
+    each = 1.0 - (1.0 - confidence) / without.shape[1]  # the statistics share the risk of a false alarm
     excess = max(
-        excess_delta(one, two, calibrated.event, confidence)
-        for one, two in (
-            (with_canary, without),
-            (without, with_canary),
-            (-with_canary, -without),
-            (-without, -with_canary),
-        )
+        excess_delta(one, two, calibrated.event, each)
+        for a, b in zip(with_canary.T, without.T, strict=True)
+        for one, two in ((a, b), (b, a), (-a, -b), (-b, -a))
     )
     demand(
         excess <= 0.0,
@@ -92,16 +114,27 @@ def check_gradient_canary(
     )
 
 
-def _statistic(
+def _statistics(
     solver: Solver,
     objective: Objective,
     data: DesignData,
     calibrated: CalibratedPlan,
     source: RandomSource,
     present: bool,
-) -> float:
-    solution = solver.solve(objective, _Canary(data, source, present), calibrated)
-    return float(solution.weights.sum())
+) -> tuple[float, float, float]:
+    """What an attacker looks at: how far weights moved along the canary, and in which half of them the moves are.
+
+    The canary pushes all coordinates the same way where values are released, and lifts the first half of the candidates
+    where one is chosen.
+    """
+    weights = solver.solve(objective, _Canary(data, source, present), calibrated).weights
+    half = (len(weights) + 1) // 2
+    moved = np.abs(weights) > 0.0
+    return (
+        float(weights.sum()),
+        float(weights[:half].sum() - weights[half:].sum()),
+        float(moved[:half].sum()) - float(moved[half:].sum()),
+    )
 
 
 def excess_delta(ones: Any, zeros: Any, event: Event, confidence: float) -> float:

@@ -8,12 +8,14 @@ import numpy as np
 from scipy import stats
 
 from dperm.privacy.mechanisms import Mechanism
+from dperm.privacy.perturbation import PerturbedObjective, PrivateObjective
 from dperm.privacy.randomness import RandomSource
+from dperm.privacy.sampled_noise import SampledGaussianNoise, Summands
 from dperm.testing._violation import demand
 
 __all__ = ["check_mechanism"]
 
-_LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
+_LAWS = {"gaussian": stats.norm, "laplace": stats.laplace, "poisson-gaussian": stats.norm, "objective": stats.norm}
 _REJECT = 1e-6
 
 
@@ -44,9 +46,72 @@ def _noise(mechanism: Mechanism, n_samples: int, source: RandomSource) -> Any:
     for sensitivity, level in ((1.0, 0.3), (1e-3, 0.7), (1e4, -0.2)):
         # one coordinate at a time would be the claim; a vector of sensitivity `sensitivity` carries the same noise
         value = np.full(n_samples // 3, level)
-        released = mechanism.apply(value, sensitivity, 1.0, source) - level
-        parts.append(released / (mechanism.noise_multiplier * sensitivity))
+        unit = mechanism.noise_multiplier * sensitivity
+        if isinstance(mechanism, PerturbedObjective):
+            parts.append(_linear_noise(mechanism, value, sensitivity, source) / unit)
+            continue
+        private = Summands(0, value.size, lambda mask, value=value: value)  # type: ignore[misc]
+        given: Any = private if isinstance(mechanism, SampledGaussianNoise) else value
+        parts.append((mechanism.apply(given, sensitivity, 1.0, source) - level) / unit)
+    if isinstance(mechanism, SampledGaussianNoise):
+        _check_sample(mechanism, n_samples, source)
     return np.concatenate(parts)
+
+
+class _Linear(PrivateObjective):
+    """slopes.w + strength |w|^2 / 2, minimised exactly: the release is the noise b, up to a factor."""
+
+    def __init__(self, slopes: Any, strength: float, curvature_ratio: float) -> None:
+        self.slopes, self.size = slopes, len(slopes)
+        self.strength, self.curvature_ratio = strength, curvature_ratio
+
+    def minimise(self, linear: Any, tolerance: float) -> Any:
+        return -(self.slopes + linear) / self.strength
+
+
+def _linear_noise(mechanism: PerturbedObjective, slopes: Any, sensitivity: float, source: RandomSource) -> Any:
+    """The noise that a perturbed linear objective shows: - strength * minimiser - slopes."""
+    objective = _Linear(slopes * sensitivity, mechanism.strength, mechanism.curvature_ratio)
+    bound = (1.0 + 64.0 * mechanism.noise_multiplier) * sensitivity / mechanism.strength
+    released = mechanism.apply(objective, sensitivity, bound, source)
+    return -mechanism.strength * released - objective.slopes
+
+
+def _check_sample(mechanism: SampledGaussianNoise, n_samples: int, source: RandomSource) -> None:
+    """Everybody is taken with the stated probability, one person's luck being independent of another's and of time."""
+    n_people, n_draws = 50, max(1, n_samples // 50)
+    seen: list[Any] = []
+
+    def remember(mask: Any) -> Any:
+        seen.append(mask)
+        return np.zeros(1)
+
+    for _ in range(n_draws):
+        mechanism.apply(Summands(n_people, 1, remember), 1.0, 1.0, source)
+    taken = np.array(seen)
+    if mechanism.rate == 1.0:
+        demand(bool(taken.all()), "a rate of 1 must take everyone.")
+        return
+    told = f"{type(mechanism).__name__}'s sample does not fit its rate"
+    for what, counts, size in (
+        ("people", taken.sum(axis=0), n_draws),
+        ("batches", taken.sum(axis=1), n_people),
+        ("neighbours", (taken[:, 1:] == taken[:, :-1]).sum(axis=1), n_people - 1),
+        ("repeats", (taken[1:] == taken[:-1]).sum(axis=1), n_people),
+    ):
+        chance = mechanism.rate
+        if what in ("neighbours", "repeats"):
+            chance = chance * chance + (1.0 - chance) ** 2
+            # neighbouring pairs share a person, which raises the variance of their number by less than a factor of 3
+            size *= 3
+        variance = size * chance * (1.0 - chance)
+        size = size if what in ("people", "batches") else size // 3
+        mean = stats.norm.sf(abs(counts.mean() - size * chance) / np.sqrt(variance / len(counts))) * 2.0
+        spread = 1.0
+        if what in ("people", "batches"):
+            square = ((counts - size * chance) ** 2).sum() / variance
+            spread = 2.0 * min(stats.chi2.sf(square, len(counts)), stats.chi2.cdf(square, len(counts)))
+        demand(min(mean, spread) > _REJECT, f"{told} ({what}: p = {min(mean, spread):.2g}).")
 
 
 def _noise_p_value(samples: Any, mechanism: Mechanism, factor: float) -> float:

@@ -17,6 +17,8 @@ from dperm.data.weights import SparseWeights
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
+from dperm.privacy.perturbation import PerturbedObjective
+from dperm.privacy.sampled_noise import SampledGaussianNoise
 from dperm.queries import (
     AtomScores,
     Curvature,
@@ -25,12 +27,27 @@ from dperm.queries import (
     GradientBlock,
     GradientCoordinate,
     GreedyScores,
+    PerturbedMinimum,
     QuantileScores,
+    SampledCorrection,
+    SampledGradient,
     SecondMoment,
     TargetMoment,
 )
 from dperm.queries.greedy import RULES
-from dperm.solvers import GradientDescent, GreedyCoordinateDescent, Solver
+from dperm.solvers import (
+    BlockDescent,
+    CoordinateDescent,
+    FrankWolfe,
+    GradientDescent,
+    GreedyCoordinateDescent,
+    Newton,
+    Peel,
+    PerturbedMinimiser,
+    Solver,
+    StochasticGradientDescent,
+    VarianceReducedDescent,
+)
 
 __all__ = ["MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
 
@@ -79,10 +96,18 @@ def _greedy_scores(rng: Any, facts: Facts) -> list[Query]:
         SeparablePenalty(low=-0.2, high=0.4),
     )
     return [
-        GreedyScores(loss, SparseWeights(facts.d, entries, 1e4), 0.2, penalty, (facts.d - 1,), rule, limit)
+        GreedyScores(
+            loss,
+            SparseWeights(facts.d, {j: min(max(v, penalty.low), penalty.high) for j, v in entries.items()}, 1e4),
+            0.2,
+            penalty,
+            (facts.d - 1,),
+            rule,
+            limit,
+        )
         for loss in (Logistic(), Huber(0.5))
         for penalty in penalties
-        for rule in (RULES if penalty.l1 else RULES[:1])
+        for rule in (RULES if not penalty.smooth else RULES[:1])
         for entries, limit in (({}, None), (some, None), (far, None), (some, 0.1))
     ]
 
@@ -101,6 +126,28 @@ def _quantiles(rng: Any, facts: Facts) -> list[Query]:
     return [QuantileScores(int(rng.integers(facts.n_features)), q, grid) for q in (0.05, 0.5, 0.95)]
 
 
+def _sampled_gradients(rng: Any, facts: Facts) -> list[Query]:
+    queries: list[Query] = []
+    for loss in (Logistic(), Huber(0.5), Multinomial(3)):
+        for weights in _weights(rng, facts, loss.n_outputs)[::2]:
+            queries += [SampledGradient(loss, weights, clip) for clip in (None, 0.3 * facts.row_bound)]
+    return queries
+
+
+def _corrections(rng: Any, facts: Facts) -> list[Query]:
+    zero, near, far = _weights(rng, facts)
+    return [
+        SampledCorrection(loss, one, two, clip, limit)
+        for loss in _LOSSES
+        for one, two in ((near, zero), (far, -far))
+        for clip, limit in ((1e9, None), (0.3 * facts.row_bound, None), (0.2 * facts.row_bound, 0.3))
+    ]
+
+
+def _perturbed(rng: Any, facts: Facts) -> list[Query]:
+    return [PerturbedMinimum(loss, rng.uniform(0.5, 2.0, facts.d) * facts.n, 1e3) for loss in _LOSSES]
+
+
 QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     FullGradient.name: _full_gradients,
     GradientBlock.name: _blocks,
@@ -112,16 +159,41 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     SecondMoment.name: lambda rng, facts: [SecondMoment(c) for c in (None, 0.3 * facts.row_bound)],
     TargetMoment.name: lambda rng, facts: [TargetMoment()],
     QuantileScores.name: _quantiles,
+    SampledGradient.name: _sampled_gradients,
+    SampledCorrection.name: _corrections,
+    PerturbedMinimum.name: _perturbed,
 }
 
 MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {
     GaussianNoise.kind: (GaussianNoise(0.7), GaussianNoise(40.0), GaussianNoise(2.0, "integer")),
     LaplaceNoise.kind: (LaplaceNoise(0.7), LaplaceNoise(40.0), LaplaceNoise(2.0, "integer")),
     NoisyMax.kind: (NoisyMax(0.7), NoisyMax(10.0)),
+    SampledGaussianNoise.kind: (
+        SampledGaussianNoise(0.7, rate=0.3),
+        SampledGaussianNoise(4.0, rate=1.0),
+        SampledGaussianNoise(2.0, "integer", rate=0.5),
+    ),
+    PerturbedObjective.kind: (
+        PerturbedObjective(0.7, curvature_ratio=0.3, strength=1.0, precision=1e-9),
+        PerturbedObjective(10.0, curvature_ratio=1.0, strength=3.0, precision=1e-9),
+        PerturbedObjective(2.0, "integer", curvature_ratio=0.1, strength=1.0, precision=1e-9),
+    ),
 }
 
 #: a configuration that converges when there is no noise, for every solver
 SOLVER_EXAMPLES: dict[str, Solver] = {
+    Newton.name: Newton(n_steps=60, clip=1e9),
+    Peel.name: Peel(n_selected=3, n_steps=600, clip=1e9, step=2.0),
     GradientDescent.name: GradientDescent(n_steps=400, clip=1e9, step=0.5, momentum=0.0, averaging=0.0),
+    BlockDescent.name: BlockDescent(n_rounds=1, n_inner=400, n_blocks=2, clip=1e9, step=0.5, averaging=False),
+    CoordinateDescent.name: CoordinateDescent(n_passes=60, clip=1e9),
+    FrankWolfe.name: FrankWolfe(n_steps=600, radius=5.0),
     GreedyCoordinateDescent.name: GreedyCoordinateDescent(n_steps=150, smoothness=0.25),
+    # without noise a batch must be everyone: a sample has an error of its own
+    StochasticGradientDescent.name: StochasticGradientDescent(n_steps=400, rate=1.0, clip=1e9, step=0.5, averaging=0.0),
+    VarianceReducedDescent.name: VarianceReducedDescent(
+        n_steps=400, epoch=2, rate=1.0, clip=1e9, step=0.5, averaging=0.0
+    ),
+    # room for the weak penalties of the checks; the intercept's own penalty is too small to show
+    PerturbedMinimiser.name: PerturbedMinimiser(curvature_part=3.0, intercept_strength=0.01),
 }

@@ -72,7 +72,7 @@ class Door:
         self.calibrated = calibrate(plan, Budget(1.0, 1e-6))
         self.ledger = Ledger(neighbours=neighbours)
         self.scope = Scope(self.calibrated, self.ledger, neighbours, "test")
-        self.holder = DataHolder(self.data, self.scope, RandomSource(0), neighbours)
+        self.holder = DataHolder(self.data, self.scope, RandomSource(0), neighbours, DOMAIN)
         self.mechanism = GaussianNoise(self.calibrated.noise_multiplier(FullGradient.name))
         self.weights = np.zeros(self.data.facts.d)
 
@@ -270,3 +270,29 @@ def test_moments_are_not_in_this_plan(door):
     with pytest.raises(PlanViolation):
         door.holder.release(FirstMoment(), door.mechanism)
     assert isinstance(door.holder.share(FirstMoment(), DOMAIN), Shared)
+
+
+def test_seeded_noise_is_refused_where_the_books_bind(tmp_path):
+    plan = calibrate(Plan((PlannedRelease(FirstMoment.name, "gaussian", 1),)), Budget(1.0, 1e-6))
+    data = problem()
+    capped = Ledger(dataset="people")
+    capped.set_cap(Budget(5.0, 1e-5))
+    for ledger in (capped, Ledger(tmp_path / "books.db", dataset="people")):
+        scope = Scope(plan, ledger, Neighbours.REPLACE_ONE, "a seeded fit")
+        with pytest.raises(PlanViolation, match="seeded"):
+            DataHolder(data, scope, RandomSource(insecure_seed=1), Neighbours.REPLACE_ONE)
+
+
+def test_holder_and_scope_must_agree_on_neighbours():
+    plan = calibrate(Plan((PlannedRelease(FirstMoment.name, "gaussian", 1),)), Budget(1.0, 1e-6))
+    scope = Scope(plan, Ledger(), Neighbours.REPLACE_ONE, "a fit")
+    with pytest.raises(PlanViolation, match="same neighbours"):
+        DataHolder(problem(), scope, RandomSource(), Neighbours.ZERO_OUT)
+
+
+def test_nothing_is_shared_without_a_declared_domain():
+    plan = calibrate(Plan((PlannedRelease(FirstMoment.name, "gaussian", 1),)), Budget(1.0, 1e-6))
+    scope = Scope(plan, Ledger(), Neighbours.ZERO_OUT, "a fit")
+    holder = DataHolder(problem(), scope, RandomSource(), Neighbours.ZERO_OUT)
+    with pytest.raises(PlanViolation, match="no such trusted domain"):
+        holder.share(FirstMoment(), DOMAIN)

@@ -29,7 +29,7 @@ def test_event_norm_and_kind(mechanism: type[Mechanism], event: type, norm: str)
     assert planned.event(3.5) == made.event(1.25)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS.values())
+@pytest.mark.parametrize("mechanism", [GaussianNoise, LaplaceNoise, NoisyMax])
 def test_the_noise_is_at_least_what_was_promised(mechanism: type[Mechanism]) -> None:
     rng = np.random.default_rng(0)
     for _ in range(300):
@@ -77,7 +77,7 @@ def test_choices_have_their_probabilities() -> None:
         assert stats.chisquare(observed, special.softmax(scores / (0.6 * wrong)) * 8000).pvalue < 1e-9
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS.values())
+@pytest.mark.parametrize("mechanism", [GaussianNoise, LaplaceNoise, NoisyMax])
 def test_bad_parameters_are_refused(mechanism: type[Mechanism]) -> None:
     for bad in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(InvalidInput):

@@ -362,3 +362,26 @@ def test_large_races() -> None:
     many = np.zeros(20_000)
     dense = np.array([gumbel_race(many, 1.0, source) for _ in range(600)])
     assert stats.chisquare(np.bincount(dense // 2000, minlength=10)).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("multiplier", [0.05, 0.5, 1.0, 50.0, 1000.0])
+def test_two_level_error_covers_the_measured_one_at_every_noise_level(multiplier):
+    """The log of a group's weight against 60 digits, at scores up to the public bound."""
+    rng = np.random.default_rng(0)
+    sensitivity, bound = 1e-3, 1e3
+    race = TwoLevelRace(rng.uniform(-bound, bound, 4000), sensitivity, multiplier, bound)
+    worst = 0.0
+    scores = np.random.default_rng(0).uniform(-bound, bound, 4000)
+    with mpmath.workdps(60):
+        for group in range(0, len(race._totals), 7):
+            part = scores[group * race.width : (group + 1) * race.width]
+            logits = [mpmath.mpf(float(s)) / mpmath.mpf(race.scale) for s in part]
+            top = max(logits)
+            exact = top + mpmath.log(sum(mpmath.exp(x - top) for x in logits))
+            worst = max(worst, abs(float(mpmath.mpf(float(race._totals[group])) - exact)))
+    assert worst <= race.error
+
+
+def test_two_level_race_is_usable_at_much_noise():
+    """Many records and a small epsilon: large multipliers must not be refused."""
+    TwoLevelRace(np.zeros(200), 1e-6, 2000.0, 8.0)

@@ -110,6 +110,11 @@ class Ledger:
         return self._neighbours
 
     @property
+    def lasting(self) -> bool:
+        """Whether the ledger outlives this process."""
+        return self._journal.storage.address is not None
+
+    @property
     def address(self) -> str:
         """Where the ledger is kept, without a password."""
         return self._journal.storage.shown

@@ -27,6 +27,7 @@ from dperm.objective import Objective
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
 from dperm.queries import FullGradient
+from dperm.solvers._checks import positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
 
 __all__ = ["GradientDescent"]
@@ -75,15 +76,8 @@ class GradientDescent(Solver):
     name: ClassVar[str] = "gradient"
 
     def __post_init__(self) -> None:
-        if not _is_number(self.n_steps) or self.n_steps != math.floor(self.n_steps) or self.n_steps < 1:
-            raise InvalidInput(f"n_steps must be a whole number >= 1, not {self.n_steps!r}.")
-        object.__setattr__(self, "n_steps", int(self.n_steps))  # a plan counts in int
-        for what in ("clip", "step"):
-            value = getattr(self, what)
-            if value is not None and not (_is_number(value) and value > 0.0):
-                raise InvalidInput(f"{what} must be positive, not {value!r}.")
-            if value is not None:
-                object.__setattr__(self, what, float(value))
+        whole(self, "n_steps")
+        positive(self, "clip", "step")
         for what in ("momentum", "averaging"):
             value = getattr(self, what)
             if (value is not None or what == "averaging") and not (_is_number(value) and 0.0 <= value < 1.0):

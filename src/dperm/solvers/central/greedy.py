@@ -14,7 +14,6 @@ sums of one coordinate. Proof: ``greedy.proof.md``.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,13 +22,16 @@ import numpy as np
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.data.weights import SparseWeights
-from dperm.errors import InvalidInput
+from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
+from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise, NoisyMax
+from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, NoisyMax
+from dperm.privacy.printed import LaplaceInsideMax, Printed, greedy_epsilon
 from dperm.queries.gradients import GradientCoordinate
-from dperm.queries.greedy import RULES, GreedyScores
+from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores
+from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Progress, Solution, Solver
 
 __all__ = ["GreedyCoordinateDescent"]
@@ -56,6 +58,11 @@ class GreedyCoordinateDescent(Solver):
         M, the public curvature of one coordinate of the mean loss; by default curvature bound times spread squared.
     box : float
         Public bound on a weight's contribution (weight times value); weights are projected to it.
+    printed_form : {"implicit", "closed"}
+        Which of the paper's two formulas ``calibration="paper"`` uses.
+    incremental : bool
+        Whether scores of sparse data are kept up to date from step to step instead of computed by a full pass; the law
+        of the result is the same.
     """
 
     n_steps: int = 20
@@ -65,20 +72,17 @@ class GreedyCoordinateDescent(Solver):
     limit: float | None = None
     smoothness: float | None = None
     box: float = 64.0
+    printed_form: str = "implicit"
+    incremental: bool = True
 
     name: ClassVar[str] = "greedy"
 
     def __post_init__(self) -> None:
-        if self.n_steps != int(self.n_steps) or self.n_steps < 1:
-            raise InvalidInput(f"n_steps must be a whole number >= 1, not {self.n_steps!r}.")
+        whole(self, "n_steps")
+        share(self, "selection_share")
+        positive(self, "step", "limit", "smoothness", "box")
         if self.rule not in RULES:
             raise InvalidInput(f"rule must be one of {', '.join(RULES)}, not {self.rule!r}.")
-        if not 0.0 < self.selection_share < 1.0:
-            raise InvalidInput(f"selection_share must be between 0 and 1, not {self.selection_share!r}.")
-        for what in ("step", "limit", "smoothness", "box"):
-            value = getattr(self, what)
-            if value is not None and not (math.isfinite(value) and value > 0.0):
-                raise InvalidInput(f"{what} must be positive, not {value!r}.")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         SeparablePenalty.of(objective.penalty)
@@ -87,6 +91,22 @@ class GreedyCoordinateDescent(Solver):
                 PlannedRelease(GreedyScores.name, "selection", self.n_steps, self.selection_share),
                 PlannedRelease(GradientCoordinate.name, "gaussian", self.n_steps, 1.0 - self.selection_share),
             )
+        )
+
+    def printed(self, objective: Objective, facts: Facts, budget: Budget) -> Printed:
+        if self.rule != "GS-s":
+            raise Unsupported("the printed greedy noise is offered with rule='GS-s', for which its cost is certified.")
+        share = float(self.n_steps)  # share = count: the multiplier of both groups is the scale itself
+        plan = Plan(
+            (
+                PlannedRelease(GreedyGradients.name, LaplaceInsideMax.kind, self.n_steps, share),
+                PlannedRelease(GradientCoordinate.name, LaplaceNoise.kind, self.n_steps, share),
+            )
+        )
+        scale = 1.0 / greedy_epsilon(self.n_steps, budget, self.printed_form)
+        return Printed(
+            CalibratedPlan(plan, scale, budget),
+            "the DP-GCD paper's calibration counts each greedy choice at half of what it can cost",
         )
 
     def solve(
@@ -99,6 +119,8 @@ class GreedyCoordinateDescent(Solver):
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
         smoothness = self.smoothness or loss.curvature_bound * facts.spread**2
+        if any(r.kind == LaplaceInsideMax.kind for r in calibrated.plan.releases):
+            return self._solve_printed(objective, holder, calibrated)
         choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
         box = self.box / facts.value_bound
@@ -106,7 +128,8 @@ class GreedyCoordinateDescent(Solver):
             loss, SparseWeights(facts.d, {}, box), smoothness, penalty, objective.unpenalised, self.rule, self.limit
         )
         # the race is kept from step to step on sparse designs; its numbers are public and the same for the whole run
-        query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
+        if self.incremental:
+            query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
         entries: dict[int, float] = {}
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
@@ -121,10 +144,35 @@ class GreedyCoordinateDescent(Solver):
                 progress(t + 1, self.n_steps)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
 
+    def _solve_printed(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> Solution:
+        """The paper's own noise: Laplace inside the score, Laplace on the update."""
+        facts, loss = holder.facts, objective.loss
+        penalty = SeparablePenalty.of(objective.penalty)
+        smoothness = self.smoothness or loss.curvature_bound * facts.spread**2
+        box = self.box / facts.value_bound
+        measure = LaplaceNoise(calibrated.noise_multiplier(GradientCoordinate.name))
+        entries: dict[int, float] = {}
+        for _ in range(self.n_steps):
+            weights = SparseWeights(facts.d, dict(entries), box)
+            rule = GreedyScores(loss, weights, smoothness, penalty, objective.unpenalised, "GS-s", self.limit)
+            # as printed, scores below the threshold are cut off at zero
+            choose = LaplaceInsideMax(
+                calibrated.noise_multiplier(GreedyGradients.name),
+                score=lambda g, rule=rule: np.maximum(rule.scores_of(g), 0.0),
+            )
+            j = int(holder.release(GreedyGradients(loss, weights, self.limit), choose))
+            coordinate = GradientCoordinateL1(loss, weights, self.limit, (j,))
+            gradient = float(holder.release(coordinate, measure)[0]) / facts.n
+            moved = self._moved(entries.get(j, 0.0), gradient, j in objective.unpenalised, penalty, smoothness)
+            entries[j] = min(max(moved, -box), box)
+            if entries[j] == 0.0:
+                del entries[j]
+        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
+
     def _moved(
         self, weight: float, gradient: float, unpenalised: bool, penalty: SeparablePenalty, smoothness: float
     ) -> float:
         if unpenalised:
             return weight - self.step / smoothness * gradient
         length = self.step / (smoothness + penalty.l2)
-        return float(penalty.prox(np.array([weight - length * (gradient + penalty.l2 * weight)]), length)[0])
+        return penalty.prox_one(weight - length * (gradient + penalty.l2 * weight), length)

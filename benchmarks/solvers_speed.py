@@ -1,0 +1,106 @@
+"""Speed of solver steps as ratios to plain BLAS or scipy calls of the same run, one thread.
+
+Run: python benchmarks/solvers_speed.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np
+import scipy.sparse as sp
+
+from dperm.data.design import DesignMatrix, Scaling
+from dperm.data.holder import DataHolder, DesignData
+from dperm.objective import L1, Logistic, Objective, Squared
+from dperm.privacy.budget import Budget
+from dperm.privacy.calibration import calibrate
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.randomness import RandomSource
+from dperm.privacy.scope import Scope
+from dperm.solvers import CoordinateDescent, GreedyCoordinateDescent
+
+
+def best_of(function, repeats=5):
+    function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def run(solver, objective, data):
+    calibrated = calibrate(solver.plan(objective, data.facts), Budget(1.0, 1e-6))
+    with Scope(calibrated, Ledger(), Neighbours.ZERO_OUT, "benchmark") as scope:
+        holder = DataHolder(data, scope, RandomSource(), Neighbours.ZERO_OUT)
+        start = time.perf_counter()
+        solver.solve(objective, holder, calibrated)
+        return time.perf_counter() - start
+
+
+def line(what, ratio, target):
+    print(f"{what:75s} {ratio:7.2f}   target {target}", flush=True)
+
+
+def dense(n, p):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    data = DesignData(DesignMatrix.from_array(X, Scaling(np.zeros(p), np.ones(p), 3.0)), (X[:, 0] > 0).astype(float))
+    del X
+    plain = data.design._values
+    r = rng.normal(size=n)
+    blas = best_of(lambda: plain.T @ r)
+    objective = Objective(Logistic(), L1(0.01))
+    for limit, name in ((None, "residual clipping"), (0.5, "elementwise clipping")):
+        run(GreedyCoordinateDescent(n_steps=2, limit=limit), objective, data)  # compiles, fills caches
+        seconds = min(run(GreedyCoordinateDescent(n_steps=10, limit=limit), objective, data) for _ in range(3)) / 10
+        line(f"dense {n}x{p}: greedy step ({name}) / X^T r", seconds / blas, "<= 1.5")
+    for loss, name in ((Squared(residual_clip=1.0), "squared"), (Logistic(), "logistic")):
+        objective = Objective(loss, L1(0.01))
+        seconds = run(CoordinateDescent(n_passes=1), objective, data)
+        line(f"dense {n}x{p}: coordinate pass ({name} loss) / X^T r", seconds / blas, "<= 5")
+
+
+def sparse(n, p, nnz, target):
+    rng = np.random.default_rng(0)
+    places = (rng.integers(0, n, nnz), rng.integers(0, p, nnz))
+    X = sp.coo_array((rng.choice([-1.0, 1.0], nnz), places), shape=(n, p)).tocsc()
+    y = (rng.random(n) < 0.5).astype(float)
+    data = DesignData(DesignMatrix.from_array(X, Scaling(np.zeros(p), np.ones(p), 1.0)), y)
+    plain = sp.csr_array(X)
+    r = rng.normal(size=n)
+    scipy_time = best_of(lambda: plain.T @ r)
+    steps = np.rint(r * 1000)
+    line(f"sparse {n}x{p}: gradient sums / scipy X^T r", best_of(lambda: data.design.sums(steps)) / scipy_time, "<= 2")
+    limits = np.full(p, 1e6)
+    clipped = best_of(lambda: data.design.clipped_sums(steps, limits))
+    line(f"sparse {n}x{p}: clipped sums / scipy X^T r", clipped / scipy_time, "<= 2")
+    objective = Objective(Logistic(), L1(0.001))
+    run(GreedyCoordinateDescent(n_steps=3), objective, data)
+    many = min(run(GreedyCoordinateDescent(n_steps=60), objective, data) for _ in range(3))
+    few = min(run(GreedyCoordinateDescent(n_steps=10), objective, data) for _ in range(3))
+    incremental = (many - few) / 50  # without the first full pass, which both have
+    full = min(run(GreedyCoordinateDescent(n_steps=10, incremental=False), objective, data) for _ in range(3)) / 10
+    line(f"sparse {n}x{p}: full greedy step / incremental step", full / incremental, target)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    quick = parser.parse_args().quick
+    dense(*((5000, 100) if quick else (100_000, 1000)))
+    sparse(20_000, 50_000, 100_000 if quick else 1_000_000, ">= 5")
+    if not quick:
+        sparse(20_000, 1_000_000, 1_000_000, ">= 20")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Gradient sums over a secret Poisson sample, and their corrections against a reference point.
+
+The sample is drawn by the mechanism; a query hands it one summand per person. Proof: ``sampled.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DesignData
+from dperm.data.query import Query
+from dperm.errors import InvalidInput, Unsupported
+from dperm.kernels.exact import toward_zero
+from dperm.objective import Loss
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.sampled_noise import BoolArray, Summands
+from dperm.queries.gradients import FullGradient, check_weights, clipped_slopes, predictions
+
+__all__ = ["SampledCorrection", "SampledGradient", "SampledQuery", "ZeroOutQuery"]
+
+FloatArray = NDArray[np.float64]
+
+_UP = 1.0 + 2.0**-50
+_DOWN = 1.0 - 2.0**-50
+
+
+class ZeroOutQuery(Query):
+    """A query whose release is proved for zero-out only."""
+
+    proved_for: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
+
+    def sensitivity(self, facts: Facts, neighbours: Neighbours) -> float:
+        """Refuse other relations, before anything is charged."""
+        if neighbours not in self.proved_for:
+            raise Unsupported(f"a release of {self.name!r} is proved for neighbours='zero-out' only.")
+        return self.zero_out_sensitivity(facts)
+
+
+class SampledQuery(ZeroOutQuery):
+    """A query whose value is one summand per person; its sensitivity bounds one summand."""
+
+
+def _summands(data: DesignData, steps: FloatArray, spacing: float) -> Summands:
+    """Row times slope for every person, slopes being whole numbers of ``spacing``."""
+    design = data.design
+    unit = design.spacing * spacing
+
+    def total(mask: BoolArray) -> FloatArray:
+        taken = mask if steps.ndim == 1 else mask[:, None]
+        return design.sums(np.where(taken, steps, 0.0)) * unit
+
+    return Summands(design.n_rows, design.d * math.prod(steps.shape[1:]), total)
+
+
+def _row_limits(data: DesignData, clip: float | None) -> FloatArray | float:
+    """Largest slope of every row for which slope times row stays within ``clip``."""
+    if clip is None:
+        return np.inf
+    with np.errstate(divide="ignore"):
+        limits: FloatArray = clip * _DOWN / data.design.norms()
+    return limits
+
+
+@dataclass(frozen=True, eq=False)
+class SampledGradient(SampledQuery, FullGradient):
+    """Gradient of every person's loss, clipped to L2 norm ``clip``, to be summed over a sample."""
+
+    name: ClassVar[str] = "sampled gradient"
+
+    def evaluate(self, data: DesignData) -> Any:
+        return _summands(data, *clipped_slopes(data, self.loss, self.weights, _row_limits(data, self.clip)))
+
+
+@dataclass(frozen=True, eq=False)
+class SampledCorrection(SampledQuery):
+    """Gradient at ``weights`` less gradient at ``reference``, clipped to L2 norm ``clip``, to be summed over a sample.
+
+    One output only. ``clip`` bounds the difference's L2 norm and ``limit`` the difference of slopes, which also sets
+    the grid they are rounded to; both may follow the public distance of the two points, as gradients of a smooth loss
+    are close where the points are.
+    """
+
+    loss: Loss
+    weights: FloatArray
+    reference: FloatArray
+    clip: float
+    limit: float | None = None
+
+    name: ClassVar[str] = "gradient correction"
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.loss.slope_bound) or self.loss.n_outputs != 1:
+            raise InvalidInput("gradient corrections need a loss with bounded slopes and one output.")
+        for what in ("clip", "limit"):
+            value = getattr(self, what)
+            if value is not None and not (math.isfinite(value) and value > 0.0):
+                raise InvalidInput(f"{what} must be positive, not {value!r}.")
+            if value is not None:
+                object.__setattr__(self, what, float(value))
+
+    @property
+    def _limit(self) -> float:
+        widest = 2.0 * self.loss.slope_bound
+        return widest if self.limit is None else min(self.limit, widest)
+
+    def evaluate(self, data: DesignData) -> Any:
+        here, there = (self.loss.slope(predictions(data, w), data.target) for w in (self.weights, self.reference))
+        largest = np.minimum(_row_limits(data, self.clip), self._limit)
+        grids = data.design.grids
+        spacing = grids.spacing(self._limit, grids.slope_bits)
+        return _summands(data, toward_zero(np.clip(here - there, -largest, largest), spacing), spacing)
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return min(self.clip, self._limit * facts.row_bound * _UP)
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * min(self.zero_out_sensitivity(facts), self._limit * facts.value_bound) * _UP
+
+    def size(self, facts: Facts) -> int:
+        for weights in (self.weights, self.reference):
+            check_weights(weights, self.loss, facts)
+        return facts.d

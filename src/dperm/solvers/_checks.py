@@ -1,0 +1,46 @@
+"""Checks of solver options, shared by all solvers: one sentence, and plain Python numbers afterwards."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dperm.errors import InvalidInput
+
+__all__ = ["positive", "share", "whole"]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real | np.number) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
+def whole(solver: object, *names: str) -> None:
+    """Refuse options that are not whole numbers >= 1; a plan counts in int."""
+    for name in names:
+        value = getattr(solver, name)
+        if not _number(value) or float(value) != math.floor(value) or value < 1:
+            raise InvalidInput(f"{name} must be a whole number >= 1, not {value!r}.")
+        object.__setattr__(solver, name, int(value))
+
+
+def positive(solver: object, *names: str) -> None:
+    """Refuse options that are given and not between 1e-100 and 1e100."""
+    for name in names:
+        value = getattr(solver, name)
+        if value is None:
+            continue
+        if not _number(value) or not 1e-100 <= float(value) <= 1e100:
+            raise InvalidInput(f"{name} must be a positive number, not {value!r}.")
+        object.__setattr__(solver, name, float(value))
+
+
+def share(solver: object, *names: str) -> None:
+    """Refuse options that are not strictly between 0 and 1."""
+    for name in names:
+        value = getattr(solver, name)
+        if not _number(value) or not 0.0 < float(value) < 1.0:
+            raise InvalidInput(f"{name} must be between 0 and 1, not {value!r}.")
+        object.__setattr__(solver, name, float(value))

@@ -1,0 +1,118 @@
+"""Noisy second-order descent: one paid release of the curvature, then a few preconditioned steps.
+
+    H = released curvature at w = 0 / n, its eigenvalues floored at the size of its own noise,
+    w <- prox(w - step (H + strength I)^-1 (noisy mean gradient + penalty gradient)).
+
+With exact Gaussian composition few long steps in the metric of the curvature waste less of the budget than many short
+ones (second-order methods under differential privacy: Ganesh, Haghifam, Steinke & Thakurta, 2023). For few columns
+against n times epsilon: the curvature costs d (d + 1) / 2 numbers.
+
+**Guarantee.** Released to whoever sees the model or any step: one clipped second-moment sum weighted by the loss's
+curvature, and ``n_steps`` clipped gradient sums, all with Gaussian noise. Proof: ``newton.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.errors import Unsupported
+from dperm.objective import Objective
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms import GaussianNoise
+from dperm.queries.gradients import FullGradient
+from dperm.queries.statistics import Curvature, unpack_symmetric
+from dperm.solvers._checks import positive, share, whole
+from dperm.solvers.base import Progress, Solution, Solver
+
+__all__ = ["Newton"]
+
+_MOST_COLUMNS = 2000
+
+
+@dataclass(frozen=True)
+class Newton(Solver):
+    """Preconditioned noisy gradient descent with a released curvature.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of gradient steps.
+    curvature_share : float
+        Share of the budget spent on the curvature.
+    clip : float, optional
+        Bound on the L2 norm of one person's gradient, by default a quarter of the largest possible one.
+    row_clip : float, optional
+        Rows are scaled down to this L2 norm in the curvature; by default the spread times the root of the columns.
+    step : float
+        Public factor of the step.
+    """
+
+    n_steps: int = 8
+    curvature_share: float = 0.15
+    clip: float | None = None
+    row_clip: float | None = None
+    step: float = 0.7
+
+    name: ClassVar[str] = "newton"
+
+    def __post_init__(self) -> None:
+        whole(self, "n_steps")
+        share(self, "curvature_share")
+        positive(self, "clip", "row_clip", "step")
+
+    def plan(self, objective: Objective, facts: Facts) -> Plan:
+        if objective.loss.n_outputs != 1 or not objective.penalty.smooth:
+            raise Unsupported("newton is for one output and a smooth penalty (none or l2): choose another solver.")
+        if facts.d > _MOST_COLUMNS:
+            raise Unsupported(
+                f"newton releases the whole curvature, too much for {facts.d} columns (at most {_MOST_COLUMNS})."
+            )
+        return Plan(
+            (
+                PlannedRelease(
+                    Curvature.name, "gaussian", 1, self.curvature_share, replacement_ratio=Curvature.replacement_ratio
+                ),
+                PlannedRelease(FullGradient.name, "gaussian", self.n_steps, 1.0 - self.curvature_share),
+            )
+        )
+
+    def solve(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None = None,
+    ) -> Solution:
+        facts, loss = holder.facts, objective.loss
+        inverse = self._metric(objective, holder, calibrated)
+        clip = self.clip or 0.25 * loss.slope_bound * facts.row_bound
+        mechanism = GaussianNoise(calibrated.noise_multiplier(FullGradient.name))
+        weights = np.zeros(facts.d)
+        for t in range(self.n_steps):
+            gradient = holder.release(FullGradient(loss, weights, clip), mechanism) / facts.n
+            weights = weights - self.step * inverse @ (gradient + objective.penalty_gradient(weights))
+            if progress is not None:
+                progress(t + 1, self.n_steps)
+        return Solution(weights, self.n_steps)
+
+    def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> NDArray[np.float64]:
+        """Inverse of the released curvature, with directions that noise hides treated as flat as the noise."""
+        facts = holder.facts
+        query = Curvature(self.row_clip or facts.spread * math.sqrt(facts.d), objective.loss, np.zeros(facts.d))
+        mechanism = GaussianNoise(calibrated.noise_multiplier(Curvature.name))
+        sensitivity = query.sensitivity(facts, holder.neighbours)
+        noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
+        released = unpack_symmetric(holder.release(query, mechanism), facts.d) / facts.n
+        strength = np.full(facts.d, objective.penalty.strong_convexity)
+        strength[list(objective.unpenalised)] = 0.0
+        values, vectors = np.linalg.eigh(released + np.diag(strength))
+        # a symmetric matrix of d (d + 1) / 2 noises of this size has a spectral norm of about noise sqrt(2 d)
+        floor = max(noise * math.sqrt(2.0 * facts.d), 1e-6 * objective.loss.curvature_bound)
+        return np.asarray((vectors / np.maximum(values, floor)) @ vectors.T)

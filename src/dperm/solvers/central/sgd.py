@@ -1,0 +1,155 @@
+"""Stochastic gradient descent on Poisson batches (DP-SGD).
+
+At every step each person is taken into the batch with probability ``rate``, in secret and anew,
+
+    w <- prox(w - step * (noisy sum of clipped gradients over the batch) / (rate n)),
+
+with heavy-ball momentum and averaging of the last iterates, both post-processing (Abadi et al. 2016, arXiv 1607.00133).
+
+**Guarantee.** Released to whoever sees the model or any step: ``n_steps`` noisy sums over batches; who was in a batch
+is not released. Proved for ``zero-out`` only. Proof: ``sgd.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.errors import InvalidInput
+from dperm.objective import Objective
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.sampled_noise import SampledGaussianNoise
+from dperm.queries.sampled import SampledGradient
+from dperm.solvers.base import Progress, Solution, Solver
+
+__all__ = ["StochasticGradientDescent"]
+
+
+def is_number(value: object) -> bool:
+    """Whether a parameter is a finite real number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_options(solver: Any, *, counts: tuple[str, ...], positive: tuple[str, ...], shares: tuple[str, ...]) -> None:
+    """Refuse parameters of the wrong kind; whole numbers become int, as a plan counts in int."""
+    for what in counts:
+        value = getattr(solver, what)
+        if not is_number(value) or value != math.floor(value) or value < 1:
+            raise InvalidInput(f"{what} must be a whole number >= 1, not {value!r}.")
+        object.__setattr__(solver, what, int(value))
+    for what in positive:  # None stands for the default
+        value = getattr(solver, what)
+        if value is not None and not (is_number(value) and value > 0.0):
+            raise InvalidInput(f"{what} must be positive, not {value!r}.")
+        if value is not None:
+            object.__setattr__(solver, what, float(value))
+    for what in shares:
+        value = getattr(solver, what)
+        if not (is_number(value) and 0.0 <= value < 1.0):
+            raise InvalidInput(f"{what} must be in [0, 1), not {value!r}.")
+
+
+def sampling_rate(rate: float | None, batch_size: float | None, n: int) -> float:
+    """Public sampling rate: as given, from the expected batch, or a twentieth (at least about 256 people)."""
+    if rate is not None:
+        return rate
+    return min(1.0, (max(0.05 * n, 256.0) if batch_size is None else batch_size) / n)
+
+
+def planned(query: str, count: int, share: float, rate: float) -> PlannedRelease:
+    """Return planned releases over batches; where everyone is taken they are plain Gaussian ones."""
+    if rate == 1.0:
+        return PlannedRelease(query, "gaussian", count, share)
+    return PlannedRelease(query, "poisson-gaussian", count, share, rate=rate)
+
+
+def default_step(objective: Objective, facts: Facts) -> float:
+    """1 / (curvature of rows a third as long as they may be), from public numbers."""
+    typical = facts.row_bound / 3.0  # rows of bounded columns are rarely near the largest possible norm
+    return 1.0 / (objective.loss.curvature_bound * typical**2 + objective.penalty.strong_convexity)
+
+
+@dataclass(frozen=True)
+class StochasticGradientDescent(Solver):
+    """DP-SGD with Poisson batches.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of steps, public and fixed.
+    rate : float, optional
+        Probability that a person is in a batch. By default 0.05, or what gives 256 people on average.
+    batch_size : float, optional
+        Expected number of people in a batch, instead of ``rate``.
+    clip : float, optional
+        Bound on the L2 norm of one person's gradient; by default a quarter of the largest possible one.
+    step : float, optional
+        Step length; by default 1 / (curvature of rows a third as long as they may be), from public numbers.
+    momentum : float
+        Heavy-ball coefficient in [0, 1).
+    averaging : float
+        Share of the last iterates that are averaged, in [0, 1); 0 returns the last one.
+    """
+
+    n_steps: int = 256
+    rate: float | None = None
+    batch_size: float | None = None
+    clip: float | None = None
+    step: float | None = None
+    momentum: float = 0.0
+    averaging: float = 0.5
+
+    name: ClassVar[str] = "sgd"
+    supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
+
+    def __post_init__(self) -> None:
+        check_options(
+            self,
+            counts=("n_steps",),
+            positive=("rate", "batch_size", "clip", "step"),
+            shares=("momentum", "averaging"),
+        )
+        if self.rate is not None and self.batch_size is not None:
+            raise InvalidInput("give rate or batch_size, not both.")
+        if self.rate is not None:
+            SampledGaussianNoise(1.0, rate=self.rate)  # refuses a rate outside its range
+
+    def plan(self, objective: Objective, facts: Facts) -> Plan:
+        SampledGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
+        rate = sampling_rate(self.rate, self.batch_size, facts.n)
+        return Plan((planned(SampledGradient.name, self.n_steps, 1.0, rate),))
+
+    def solve(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None = None,
+    ) -> Solution:
+        self.check_neighbours(holder.neighbours)
+        facts, loss = holder.facts, objective.loss
+        rate = sampling_rate(self.rate, self.batch_size, facts.n)
+        largest = loss.slope_bound * facts.row_bound
+        clip = 0.25 * largest if self.clip is None else min(self.clip, largest)
+        step = default_step(objective, facts) if self.step is None else self.step
+        mechanism = SampledGaussianNoise(calibrated.noise_multiplier(SampledGradient.name), rate=rate)
+        weights = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
+        previous = weights
+        total, n_averaged = np.zeros_like(weights), max(1, round(self.averaging * self.n_steps))
+        for t in range(self.n_steps):
+            gradient = holder.release(SampledGradient(loss, weights, clip), mechanism) / (rate * facts.n)
+            # the heavy ball remembers whole moves, prox included: gradients alone would weaken the penalty
+            pushed = weights + self.momentum * (weights - previous) - step * gradient
+            previous, weights = weights, objective.prox(pushed, step)
+            if t >= self.n_steps - n_averaged:
+                total = total + weights
+            if progress is not None:
+                progress(t + 1, self.n_steps)
+        return Solution(total / n_averaged, self.n_steps)

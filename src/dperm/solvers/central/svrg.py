@@ -1,0 +1,153 @@
+"""Variance-reduced stochastic gradient descent (DP-SVRG).
+
+An epoch starts with one noisy gradient of everyone at a reference point w0. Each further step of the epoch corrects it
+by a noisy sum, over a secret Poisson batch, of gradient differences:
+
+    v = (gradient sum at w0) / n + (sum over the batch of gradient at w - gradient at w0) / (rate n),
+    w <- prox(w - step v).
+
+Differences are clipped to the smaller of ``clip`` and curvature times the public distance of w and w0, so the noise of
+a correction is small where w is close to w0. Method: Johnson & Zhang 2013; Wang, Ye & Xu 2017 (arXiv 1802.05251), who
+sample one person at a time and add one noise to v; here the two parts are two releases, each with its own proof.
+
+**Guarantee.** Released to whoever sees the model or any step: one noisy gradient sum for every epoch and one noisy sum
+of differences for every other step. Proved for ``zero-out`` only. Proof: ``svrg.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.errors import InvalidInput, Unsupported
+from dperm.objective import Loss, Objective
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.sampled_noise import SampledGaussianNoise
+from dperm.queries.gradients import FullGradient
+from dperm.queries.sampled import SampledCorrection
+from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.central.sgd import check_options, default_step, planned, sampling_rate
+
+__all__ = ["VarianceReducedDescent"]
+
+FloatArray = NDArray[np.float64]
+
+_SMALLEST = 2.0**-24  # a correction's bound never falls below this share of the largest, so that it stays a release
+
+
+@dataclass(frozen=True)
+class VarianceReducedDescent(Solver):
+    """DP-SVRG with Poisson batches.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of steps in all, public and fixed.
+    epoch : int
+        Steps of one epoch; its first one uses the full gradient alone.
+    rate, batch_size : float, optional
+        As for ``sgd``: probability of a person to be in a batch, or expected size of a batch.
+    gradient_share : float
+        Share of the budget spent on full gradients.
+    clip : float, optional
+        Bound on the L2 norm of one person's gradient, and of a difference; by default a quarter of the largest possible
+        gradient.
+    step : float, optional
+        Step length; by default 1 / (curvature of rows a third as long as they may be), from public numbers.
+    averaging : float
+        Share of the last iterates that are averaged, in [0, 1); 0 returns the last one.
+    """
+
+    n_steps: int = 64
+    epoch: int = 8
+    rate: float | None = None
+    batch_size: float | None = None
+    gradient_share: float = 0.5
+    clip: float | None = None
+    step: float | None = None
+    averaging: float = 0.5
+
+    name: ClassVar[str] = "svrg"
+    supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
+
+    def __post_init__(self) -> None:
+        check_options(
+            self,
+            counts=("n_steps", "epoch"),
+            positive=("rate", "batch_size", "gradient_share", "clip", "step"),
+            shares=("gradient_share", "averaging"),
+        )
+        if self.rate is not None and self.batch_size is not None:
+            raise InvalidInput("give rate or batch_size, not both.")
+        if self.rate is not None:
+            SampledGaussianNoise(1.0, rate=self.rate)  # refuses a rate outside its range
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs, the last one possibly shorter."""
+        return -(-self.n_steps // self.epoch)
+
+    def plan(self, objective: Objective, facts: Facts) -> Plan:
+        FullGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
+        if objective.loss.n_outputs != 1:
+            raise Unsupported("solver 'svrg' takes losses of one output.")
+        n_corrections = self.n_steps - self.n_epochs
+        if not n_corrections:
+            return Plan((PlannedRelease(FullGradient.name, "gaussian", self.n_epochs),))
+        rate = sampling_rate(self.rate, self.batch_size, facts.n)
+        return Plan(
+            (
+                PlannedRelease(FullGradient.name, "gaussian", self.n_epochs, self.gradient_share),
+                planned(SampledCorrection.name, n_corrections, 1.0 - self.gradient_share, rate),
+            )
+        )
+
+    def solve(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None = None,
+    ) -> Solution:
+        self.check_neighbours(holder.neighbours)
+        facts, loss = holder.facts, objective.loss
+        rate = sampling_rate(self.rate, self.batch_size, facts.n)
+        largest = loss.slope_bound * facts.row_bound
+        clip = 0.25 * largest if self.clip is None else min(self.clip, 2.0 * largest)
+        step = default_step(objective, facts) if self.step is None else self.step
+        whole = GaussianNoise(calibrated.noise_multiplier(FullGradient.name))
+        weights = np.zeros(facts.d)
+        reference, anchor = weights, weights
+        total, n_averaged = np.zeros_like(weights), max(1, round(self.averaging * self.n_steps))
+        for t in range(self.n_steps):
+            if t % self.epoch == 0:
+                reference = weights
+                anchor = holder.release(FullGradient(loss, reference, clip), whole) / facts.n
+                direction = anchor  # at the reference itself every difference is zero: nothing to ask for
+            else:
+                query = self._correction(loss, facts, weights, reference, clip)
+                part = SampledGaussianNoise(calibrated.noise_multiplier(SampledCorrection.name), rate=rate)
+                direction = anchor + holder.release(query, part) / (rate * facts.n)
+            weights = objective.prox(weights - step * direction, step)
+            if t >= self.n_steps - n_averaged:
+                total = total + weights
+            if progress is not None:
+                progress(t + 1, self.n_steps)
+        return Solution(total / n_averaged, self.n_steps)
+
+    @staticmethod
+    def _correction(
+        loss: Loss, facts: Facts, weights: FloatArray, reference: FloatArray, clip: float
+    ) -> SampledCorrection:
+        """Differences bounded by curvature times distance, both public: enforced by clipping, so never wrong."""
+        distance = math.hypot(*(weights - reference))
+        limit = max(loss.curvature_bound * facts.row_bound * distance, _SMALLEST * loss.slope_bound)
+        return SampledCorrection(loss, weights, reference, min(clip, limit * facts.row_bound), limit)

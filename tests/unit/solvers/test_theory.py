@@ -1,0 +1,78 @@
+"""Published rates as functions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dperm.errors import InvalidInput
+from dperm.solvers import theory
+from dperm.solvers.sampling import BlockSampling
+
+
+@pytest.mark.parametrize("p", [16, 100, 1024])
+def test_importance_sampling_gains_sqrt_p_on_the_imbalanced_example(p):
+    """One coordinate dominates smoothness and distance: uniform pays sqrt(p) more."""
+    smoothness = np.full(p, 1e-9)
+    smoothness[0] = 1.0
+    distance = np.full(p, 1e-9)
+    distance[0] = 1.0
+    lipschitz = np.ones(p)
+    uniform = theory.block_rate_convex(lipschitz, smoothness, distance, BlockSampling.uniform(p, p).probabilities)
+    importance = theory.block_rate_convex(
+        lipschitz, smoothness, distance, BlockSampling.importance(smoothness, p).probabilities
+    )
+    assert uniform / importance == pytest.approx(math.sqrt(p), rel=0.01)
+    assert uniform == pytest.approx(theory.coordinate_rate_convex(lipschitz, smoothness, distance))
+
+
+def test_table_rows_are_special_cases():
+    rng = np.random.default_rng(0)
+    M, L, R = rng.uniform(0.1, 2, 12), rng.uniform(0.1, 2, 12), rng.normal(size=12)
+    for b in (1, 3, 12):
+        blocks = [part.tolist() for part in np.array_split(np.arange(12), b)]
+        largest = sum(max(M[j] for j in block) for block in blocks)
+        uniform = theory.block_rate_convex(L, M, R, BlockSampling.uniform(12, b).probabilities)
+        printed = np.sqrt((L**2 / M).sum()) * np.sqrt((M * R**2).sum()) * math.sqrt(b)
+        assert uniform == pytest.approx(printed)
+        importance = theory.block_rate_convex(L, M, R, BlockSampling.importance(M, b).probabilities)
+        # the printed row bounds M_j / p_j by the sum of the blocks' largest
+        assert importance <= np.sqrt((L**2 / M).sum()) * np.linalg.norm(R) * math.sqrt(largest) * (1 + 1e-12)
+        strongly = theory.block_rate_strongly_convex(L, M, BlockSampling.importance(M, b).probabilities, 0.1)
+        assert strongly <= (L**2 / M).sum() / 0.1 * largest * (1 + 1e-12)
+
+
+def test_greedy_rates_move_the_right_way():
+    base = {"p": 1000, "epsilon": 1.0, "delta": 1e-6, "smallest_smoothness": 0.25, "largest_lipschitz": 1.0}
+    few, many = (theory.greedy_rate_convex(n=n, distance=1.0, **base) for n in (1000, 8000))
+    assert few / many == pytest.approx(4.0)
+    few, many = (theory.greedy_rate_strongly_convex(n=n, strong_convexity=0.1, **base) for n in (1000, 2000))
+    assert few / many == pytest.approx(4.0)
+    steps = [theory.greedy_steps_convex(n, 1.0, 1e-6, 1.0, 0.25, 1.0) for n in (1000, 8000)]
+    assert steps[1] / steps[0] == pytest.approx(4.0)
+    assert theory.greedy_steps_strongly_convex(10**6, 1000, 1.0, 1e-6, 0.1, 0.25, 1.0, 0.7) > 1.0
+
+
+def test_quasi_sparsity():
+    w = [5.0, -2.0, 0.05, 0.0, -0.01]
+    assert theory.quasi_sparsity(w, 0.1) == 2
+    assert theory.is_quasi_sparse(w, 0.1, 2)
+    assert not theory.is_quasi_sparse(w, 0.1, 1)
+    assert theory.quasi_sparsity(w, 0.0) == 4
+
+
+def test_quasi_sparse_bound_contracts_then_grows():
+    given = {
+        "n": 1000, "p": 1000, "epsilon": 1.0, "gap": 1.0, "tolerance": 0.0, "n_large": 2, "sparsity": 3,
+        "strong_convexity": 0.9, "smallest_smoothness": 0.25, "largest_lipschitz": 1.0,
+    }  # fmt: skip
+    values = [theory.greedy_quasi_sparse_bound(n_steps=t, **given) for t in (0, 5, 50, 900)]
+    assert values[0] == 1.0
+    assert values[1] < values[0]
+    assert values[3] > values[2]
+    with pytest.raises(InvalidInput, match="needs"):
+        theory.greedy_quasi_sparse_bound(n_steps=999, **given)
+    with pytest.raises(InvalidInput, match="positive"):
+        theory.block_rate_convex([1.0, -1.0], [1.0, 1.0], [1.0, 1.0], [0.5, 0.5])
