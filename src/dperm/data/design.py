@@ -197,15 +197,12 @@ class DesignMatrix:
     def sums(self, row_steps: FloatArray, columns: Columns = None) -> FloatArray:
         """Sum over rows of row times ``row_steps``, in grid steps; shape (d,) or (d, K)."""
         total = row_steps.sum(axis=0)
+        features: Any = slice(None)
         if columns is None:
-            features: Any = slice(None)
-            out = np.empty((self.d, *row_steps.shape[1:]))
-            out[: self.n_features] = self._values.T @ row_steps
+            whole: FloatArray = self._values.T @ row_steps
             if self._centred:
-                out[: self.n_features] += _outer(self._implicit, total)
-            if self.intercept_steps:
-                out[self.n_features] = self.intercept_steps * total
-            return out
+                whole += _outer(self._implicit, total)
+            return np.concatenate([whole, self.intercept_steps * total[None]]) if self.intercept_steps else whole
         picked, features, constant = self._split(columns)
         out = np.empty((len(np.atleast_1d(columns)), *row_steps.shape[1:]))
         out[picked] = self._values[:, features].T @ row_steps + _outer(self._implicit[features], total)
@@ -265,16 +262,15 @@ class DesignMatrix:
         """Sum over rows of entry times ``row_steps``, each product clipped to its column's limit (whole steps)."""
         from dperm.kernels.clipped import clipped_sums_dense, clipped_sums_sparse  # compiled: only when needed
 
-        out = np.empty(self.d)
         inner = limits[: self.n_features]
         if self._sparse:
-            out[: self.n_features] = clipped_sums_sparse(self._values, self._implicit, row_steps, inner)
+            whole = clipped_sums_sparse(self._values, self._implicit, row_steps, inner)
         else:
-            out[: self.n_features] = clipped_sums_dense(self._values, row_steps, inner)
-        if self.intercept_steps:
-            limit = limits[self.n_features]
-            out[self.n_features] = np.clip(self.intercept_steps * row_steps, -limit, limit).sum()
-        return out
+            whole = clipped_sums_dense(self._values, row_steps, inner)
+        if not self.intercept_steps:
+            return whole
+        limit = limits[self.n_features]
+        return np.append(whole, np.clip(self.intercept_steps * row_steps, -limit, limit).sum())
 
     @property
     def compressed_columns(self) -> Any:

@@ -147,7 +147,8 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
     released = [*bought, *holder.released]
     _assert_ledger_is_plan(scope, calibrated)
     coefficients, intercept = scaling.coefficients_in_user_units(solution.weights, design.intercept_height)
-    report = _report(request, budget, scope, source, released, scaling, facts, before)
+    support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
+    report = _report(request, budget, scope, source, released, scaling, facts, before, support)
     return Fitted(coefficients, intercept, solution.n_steps, report)
 
 
@@ -211,6 +212,7 @@ def _report(
     scaling: Scaling,
     facts: Facts,
     before: Spent,
+    support: NDArray[np.intp],
 ) -> PrivacyReport:
     accounting = Accounting.of(scope.calibrated.event, budget.delta)
     if request.calibration == "certified" and accounting.epsilon > budget.epsilon:
@@ -248,6 +250,9 @@ def _report(
             "loss": request.objective.loss.name,
             "penalty": request.objective.penalty.name,
             "strength": request.objective.penalty.strength,
+            # which coefficients are not zero is part of the released model; listed where it is short
+            "n_nonzero": len(support),
+            "support": support.tolist() if len(support) < facts.n_features else None,
         },
         arithmetic=ARITHMETIC,
         randomness="AES-256-CTR keyed by the operating system" if source.secure else "insecure seed (reproducible)",

@@ -29,8 +29,9 @@ def _residual_slopes(
     scores: FloatArray, spacing: float, target: FloatArray, bound: float, grid: float, out: FloatArray
 ) -> None:
     # its own loop without reassociation: these are not whole numbers yet
+    per_grid = 1.0 / grid  # grids are powers of two, so multiplying is exact and as good as dividing
     for i in range(out.size):
-        out[i] = np.trunc(min(max(scores[i] * spacing - target[i], -bound), bound) / grid)
+        out[i] = np.trunc(min(max(scores[i] * spacing - target[i], -bound), bound) * per_grid)
 
 
 @njit(cache=True, fastmath=_ANY_ORDER)

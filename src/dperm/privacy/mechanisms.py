@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,9 @@ from dperm.privacy.randomness import RandomSource
 from dperm.privacy.selection import TwoLevelRace, gumbel_race, race_scale
 
 __all__ = ["MECHANISMS", "GaussianNoise", "LaplaceNoise", "Mechanism", "NoisyMax"]
+
+
+_designed = lru_cache(maxsize=256)(Lattice.design)  # a solver asks for the same public numbers at every step
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class GaussianNoise(Mechanism):
         return Gaussian(self.noise_multiplier, replacement_ratio)
 
     def _lattice(self, sensitivity: float, bound: float, size: int) -> Lattice:
-        return Lattice.design(sensitivity, self.noise_multiplier, size, bound, self.kind)
+        return _designed(sensitivity, self.noise_multiplier, size, bound, self.kind)
 
     def apply(
         self, value: NDArray[np.float64], sensitivity: float, bound: float, source: RandomSource

@@ -127,7 +127,7 @@ class TwoLevelRace:
         self.size = values.size
         self.sensitivity, self.noise_multiplier, self.bound = float(sensitivity), float(noise_multiplier), float(bound)
         # groups smaller than sqrt(p): an update rewrites its whole group, a selection only reads the groups' totals
-        self.width = max(1, math.isqrt(max(values.size // 16, 1)))
+        self.width = max(1, math.isqrt(max(values.size // 64, 1)))
         n_groups = -(-values.size // self.width)
         largest = bound / (sensitivity * noise_multiplier) * _UP  # the scale is no smaller than this product
         # rounding of the logit, of exp, of the sum of `width` terms and of the log, in units of the scale
