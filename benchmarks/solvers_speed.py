@@ -85,10 +85,10 @@ def sparse(n, p, nnz, target):
     line(f"sparse {n}x{p}: clipped sums / scipy X^T r", clipped / scipy_time, "<= 2")
     objective = Objective(Logistic(), L1(0.001))
     run(GreedyCoordinateDescent(n_steps=3), objective, data)
-    many = min(run(GreedyCoordinateDescent(n_steps=60), objective, data) for _ in range(3))
-    few = min(run(GreedyCoordinateDescent(n_steps=10), objective, data) for _ in range(3))
-    incremental = (many - few) / 50  # without the first full pass, which both have
-    full = min(run(GreedyCoordinateDescent(n_steps=10, incremental=False), objective, data) for _ in range(3)) / 10
+    many = min(run(GreedyCoordinateDescent(n_steps=120), objective, data) for _ in range(5))
+    few = min(run(GreedyCoordinateDescent(n_steps=20), objective, data) for _ in range(5))
+    incremental = (many - few) / 100  # without the first full pass, which both have
+    full = min(run(GreedyCoordinateDescent(n_steps=20, incremental=False), objective, data) for _ in range(3)) / 20
     line(f"sparse {n}x{p}: full greedy step / incremental step", full / incremental, target)
 
 

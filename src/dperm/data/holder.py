@@ -192,8 +192,13 @@ def _state(thing: object) -> Iterable[Any]:
     return [*named, *getattr(thing, "__dict__", {}).values()]
 
 
+_PLAIN = (float, int, str, bool, type(None))
+
+
 def _holds_shared(value: Any) -> bool:
     """Whether a value is shared, or a container or an array of objects with a shared value in it."""
+    if type(value) in _PLAIN:
+        return False
     if isinstance(value, Shared):
         return True
     if isinstance(value, np.ndarray):

@@ -26,6 +26,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._entries: dict[int, float] = {}
+        self._steps: dict[int, float] = {}
         self._array: FloatArray | None = None
         self._spacing = 0.0
         self._scores: FloatArray | None = None
@@ -55,17 +56,19 @@ class Memory:
         return self._scores, design.spacing * spacing
 
     def _sparse(self, design: DesignMatrix, weights: SparseWeights) -> tuple[FloatArray, float]:
-        steps, spacing = weights.on_grid(design.grids.weight_bits)
+        spacing = weights.spacing(design.grids.weight_bits)
         if self._array is not None or self._scores is None or spacing != self._spacing:
             self._start(design, spacing)
         assert self._scores is not None
-        for j in steps.keys() | self._entries.keys():
-            change = steps.get(j, 0.0) - self._entries.get(j, 0.0)
+        for j in weights.changed(self._entries):
+            new = weights.steps(j, spacing)
+            change = new - self._steps.get(j, 0.0)
+            self._steps[j] = new
             if change:
                 design.add_column(j, change, self._scores)
-        self._entries = steps
+        self._entries = dict(weights.entries)
         return self._scores, design.spacing * spacing
 
     def _start(self, design: DesignMatrix, spacing: float) -> None:
-        self._entries, self._array, self._spacing = {}, None, spacing
+        self._entries, self._steps, self._array, self._spacing = {}, {}, None, spacing
         self._scores = np.zeros(design.n_rows)

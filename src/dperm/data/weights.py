@@ -30,7 +30,9 @@ class SparseWeights:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.box) and self.box > 0.0):
             raise InvalidInput(f"box must be positive, not {self.box!r}.")
-        if any(not 0 <= j < self.d or not math.isfinite(v) for j, v in self.entries.items()):
+        if self.entries and not (
+            min(self.entries) >= 0 and max(self.entries) < self.d and math.isfinite(sum(self.entries.values()))
+        ):
             raise InvalidInput("weights must be finite and within the design's columns.")
 
     def dense(self) -> NDArray[np.float64]:
@@ -40,12 +42,17 @@ class SparseWeights:
             out[j] = value
         return out
 
-    def on_grid(self, bits: int) -> tuple[dict[int, float], float]:
-        """Return the entries as whole grid steps and the spacing, the same for the whole run."""
-        spacing = math.ldexp(power_of_two_above(self.box), -bits)
-        box = self.box
-        steps = {j: float(round(min(max(v, -box), box) / spacing)) for j, v in self.entries.items()}
-        return steps, spacing
+    def spacing(self, bits: int) -> float:
+        """Spacing of the grid, the same for the whole run."""
+        return math.ldexp(power_of_two_above(self.box), -bits)
+
+    def steps(self, column: int, spacing: float) -> float:
+        """One weight as a whole number of grid steps."""
+        return float(round(min(max(self.entries.get(column, 0.0), -self.box), self.box) / spacing))
+
+    def changed(self, before: Mapping[int, float]) -> list[int]:
+        """Columns whose weight differs from that in ``before``."""
+        return sorted({j for j, _ in self.entries.items() ^ before.items()})
 
 
 @dataclass(frozen=True, eq=False)

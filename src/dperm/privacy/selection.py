@@ -149,14 +149,16 @@ class TwoLevelRace:
         group_totals(self._table, groups, self._totals)
 
     def update(self, indices: NDArray[np.intp], scores: FloatArray) -> None:
-        """Give the candidates at ``indices`` new scores."""
+        """Give the candidates at ``indices`` new scores; of several for one candidate the last counts."""
         if not np.isfinite(scores).all():
             raise InvalidInput("a race needs finite scores.")
         places = np.asarray(indices, np.intp)
         if places.size and not (places.min() >= 0 and places.max() < self.size):
             raise InvalidInput("an update names a candidate that is not in the race.")
         self._table.reshape(-1)[places] = self._logits(np.asarray(scores, np.float64))
-        self._refresh(np.unique(places // self.width))
+        touched = np.zeros(len(self._totals), np.bool_)
+        touched[places // self.width] = True
+        self._refresh(np.flatnonzero(touched))
 
     def select(self, source: RandomSource) -> int:
         """Return the winner."""

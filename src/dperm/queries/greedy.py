@@ -7,7 +7,6 @@ along one coordinate would achieve; here the noise is added to the score itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -83,7 +82,9 @@ class GreedyScores(Query):
         if not self.penalty.low <= 0.0 <= self.penalty.high:
             raise InvalidInput("greedy descent starts at zero, so the box must contain it.")
         inside = (self.penalty.low, self.penalty.high)
-        if any(not inside[0] <= v <= inside[1] for j, v in self.weights.entries.items() if j not in self.unpenalised):
+        if self._boxed and any(
+            not inside[0] <= v <= inside[1] for j, v in self.weights.entries.items() if j not in self.unpenalised
+        ):
             raise InvalidInput("weights must lie inside the penalty's box: outside it the rules are not Lipschitz.")
 
     # ------------------------------------------------------------------------------------------- the rule
@@ -253,7 +254,7 @@ class _State:
         key = (query.loss, *run, query.rule, query.limit, query.race)
         kept: dict[Any, _State] = data.memory.incremental
         state = kept.get(key)
-        changed = [] if state is None else _changed(state.entries, query.weights.entries)
+        changed = [] if state is None else query.weights.changed(state.entries)
         if state is None or data.design.n_features in changed:  # the intercept touches every row: start afresh
             kept.clear()
             state = kept[key] = cls(data, query)
@@ -284,9 +285,10 @@ class _State:
         moved = [j for j in query.special() if self.stamp[j] == self.mark or j >= intercept]
         special = np.array(sorted({*moved, *changed}), dtype=np.int64)
         n = data.facts.n
-        self.race.update(touched, query.at_zero(self.sums[touched] * self.step / n))
         exact = [query.one(float(self.sums[j] * self.step / n), int(j)) for j in special]
-        self.race.update(special, np.array(exact))
+        # those with the full rule come last and overwrite
+        columns = np.concatenate([touched, special])
+        self.race.update(columns, np.concatenate([query.at_zero(self.sums[touched] * self.step / n), exact]))
 
     def _slopes(self, data: DesignData, query: GreedyScores, rows: Any) -> FloatArray:
         scores, spacing = data.memory.scores(data.design, query.weights)
@@ -294,7 +296,3 @@ class _State:
         raw = np.clip(raw, -query.loss.slope_bound, query.loss.slope_bound)
         grids = data.design.grids
         return toward_zero(raw, grids.spacing(query.loss.slope_bound, grids.slope_bits))
-
-
-def _changed(before: Mapping[int, float], after: Mapping[int, float]) -> list[int]:
-    return sorted(j for j in before.keys() | after.keys() if before.get(j, 0.0) != after.get(j, 0.0))
