@@ -12,12 +12,19 @@ import numpy as np
 import pytest
 from scipy import special
 
+from dperm.data.weights import SparseWeights
+from dperm.errors import Unsupported
+from dperm.objective import L1, BoxPenalty, Logistic, NoPenalty, Objective
+from dperm.objective.separable import SeparablePenalty
 from dperm.privacy import composition
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
 from dperm.privacy.events import ApproximateDP, Repeat, Selection
 from dperm.privacy.printed import coordinate_multiplier, greedy_epsilon
+from dperm.queries import GreedyScores
+from dperm.solvers import GreedyCoordinateDescent
 from dperm.testing import ContractViolation, check_choice
+from dperm.testing.solvers import problem
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -79,6 +86,32 @@ def test_the_certified_choice_passes_the_same_test():
         pairs += [(s, s + rng.uniform(-1, 1, 5)) for s in rng.normal(0, 3, (50, 5))]
         for scores, moved in pairs:
             check_choice(Selection(multiplier), *(special.softmax(x / multiplier) for x in (scores, moved)))
+
+
+def test_scores_cut_off_at_zero_cost_more_than_twice_the_stated():
+    """As printed, "all below the threshold" goes to the first: its probability depends on all gradients at once."""
+    n_others, threshold = 9, 40.0
+
+    def nobody_above(gradient):  # coordinate 0 wins by the tie rule when nobody is above (itself far below)
+        return float(laplace_cdf(threshold - gradient) - laplace_cdf(-threshold - gradient)) ** n_others
+
+    pair = [[p, 1 - p] for p in (nobody_above(40.0), nobody_above(41.0))]
+    with pytest.raises(ContractViolation):
+        check_choice(ApproximateDP(2.0), *pair)
+    assert math.log(pair[0][0] / pair[1][0]) == pytest.approx(9.0, rel=0.02)
+
+
+@pytest.mark.parametrize("penalty", [L1(0.3), NoPenalty()])
+def test_the_printed_solver_keeps_margins_whole(penalty):
+    """No two scores tie, so the certified cost of its choices holds."""
+    data = problem(n=50)
+    rule = GreedyScores(Logistic(), SparseWeights(4, {}, 8.0), 0.25, SeparablePenalty.of(penalty), rule="GS-s")
+    scores = rule.scores_of(np.array([0.01, 0.02, -0.03, 0.04]))
+    assert len(set(scores.tolist())) == 4
+    solver = GreedyCoordinateDescent(n_steps=2, rule="GS-s")
+    assert solver.printed(Objective(Logistic(), penalty), data.facts, Budget(1.0, 1e-6)).reason
+    with pytest.raises(Unsupported, match="box"):
+        solver.printed(Objective(Logistic(), BoxPenalty(-1.0, 1.0)), data.facts, Budget(1.0, 1e-6))
 
 
 @pytest.mark.parametrize("form", ["implicit", "closed"])

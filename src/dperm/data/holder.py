@@ -219,11 +219,12 @@ class Rehearsal(DataHolder):
     at no cost. It answers with zeros and stops the solver as soon as every group of the plan was asked for.
     """
 
-    def __init__(self, facts: Facts, neighbours: Neighbours, groups: Iterable[str]) -> None:
+    def __init__(self, facts: Facts, neighbours: Neighbours, planned: Mapping[str, Event]) -> None:
         self.facts = facts
         self.neighbours = neighbours
         self._source = RandomSource()
-        self._missing = set(groups)
+        self._planned = planned
+        self._missing = set(planned)
         self._domain = None
 
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
@@ -232,8 +233,10 @@ class Rehearsal(DataHolder):
         sensitivity = query.sensitivity(self.facts, self.neighbours)
         size = query.size(self.facts)
         mechanism.noise_scale(sensitivity, query.bound(self.facts), size)
-        mechanism.event(query.replacement_ratio)
-        self._missing.discard(group or query.name)
+        name = group or query.name
+        if self._planned.get(name) != mechanism.event(query.replacement_ratio):
+            raise PlanViolation(f"the solver would release {name!r} at another cost than its plan says.")
+        self._missing.discard(name)
         if not self._missing:
             raise _Enough
         if query.norm in ("linf", "coordinatewise"):

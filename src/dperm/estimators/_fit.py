@@ -123,8 +123,8 @@ def fit(request: FitRequest, X: Any, target: NDArray[np.float64]) -> Fitted:
         raise InvalidBounds(
             "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
         )
-    groups = [r.query for r in calibrated.plan.releases if r.query != QuantileScores.name]
-    rehearsal = Rehearsal(facts, request.neighbours, groups)
+    releases = [r for r in calibrated.plan.releases if r.query != QuantileScores.name]
+    rehearsal = Rehearsal(facts, request.neighbours, {r.query: r.event(calibrated.scale) for r in releases})
     rehearsal.run(lambda holder: request.solver.solve(request.objective, holder, calibrated))
     before = ledger.spent()
     scope = Scope(

@@ -126,18 +126,23 @@ class TwoLevelRace:
             raise InvalidInput("a race needs at least one score, and all of them finite.")
         self.size = values.size
         self.sensitivity, self.noise_multiplier, self.bound = float(sensitivity), float(noise_multiplier), float(bound)
-        # groups smaller than sqrt(p): an update rewrites its whole group, a selection only reads the groups' totals
-        self.width = max(1, math.isqrt(max(values.size // 64, 1)))
+        self.width, self.error, self.scale = self.numbers(values.size, sensitivity, noise_multiplier, bound)
         n_groups = -(-values.size // self.width)
-        largest = bound / (sensitivity * noise_multiplier) * _UP  # the scale is no smaller than this product
-        # rounding of the logit, of exp, of the sum of `width` terms and of the log, in units of the scale
-        self.error = 2.0**-52 * (4.0 * largest + self.width + 16.0)
-        self.scale = race_scale(sensitivity, noise_multiplier, 4.0 * self.error)
         padded = np.full(n_groups * self.width, -np.inf)
         padded[: self.size] = self._logits(values)
         self._table = padded.reshape(n_groups, self.width)
         self._totals = np.empty(n_groups)
         self._refresh(np.arange(n_groups))
+
+    @staticmethod
+    def numbers(size: int, sensitivity: float, noise_multiplier: float, bound: float) -> tuple[int, float, float]:
+        """Group width, error of a group's total and scale, from public numbers; refuses what cannot be raced."""
+        # groups smaller than sqrt(p): an update rewrites its whole group, a selection only reads the groups' totals
+        width = max(1, math.isqrt(max(size // 64, 1)))
+        largest = bound / (sensitivity * noise_multiplier) * _UP  # the scale is no smaller than this product
+        # rounding of the logit, of exp, of the sum of `width` terms and of the log, in units of the scale
+        error = 2.0**-52 * (4.0 * largest + width + 16.0)
+        return width, error, race_scale(sensitivity, noise_multiplier, 4.0 * error)
 
     def _logits(self, values: FloatArray) -> FloatArray:
         clipped: FloatArray = np.clip(values, -self.bound, self.bound) / self.scale

@@ -44,7 +44,9 @@ def predictions(data: DesignData, weights: Weights) -> FloatArray:
     if isinstance(weights, SparseWeights | BoxedWeights):
         scores, spacing = data.memory.scores(design, weights)
         return scores * spacing
-    steps, spacing = weights_on_grid(np.asarray(weights, np.float64), design.grids.weight_bits)
+    # far beyond any use, and small enough that no prediction overflows
+    bounded = np.clip(np.asarray(weights, np.float64), -1e250, 1e250)
+    steps, spacing = weights_on_grid(bounded, design.grids.weight_bits)
     # whole numbers times a power of two: no rounding
     return design.scores(steps) * (design.spacing * spacing)
 

@@ -187,6 +187,9 @@ class GreedyScores(Query):
 
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)
+        if self.race is not None:  # refused before the charge if these numbers cannot be raced
+            multiplier, sensitivity = self.race
+            TwoLevelRace.numbers(facts.d, sensitivity, multiplier, self.bound(facts))
         return facts.d - len(set(self.excluded))
 
 

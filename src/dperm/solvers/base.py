@@ -49,6 +49,14 @@ class Solver(ABC):
             names = " or ".join(repr(str(one)) for one in self.supported_neighbours)
             raise Unsupported(f"solver {self.name!r} is proved for neighbours={names} only, not {str(neighbours)!r}.")
 
+    def require_one_output(self, objective: Objective) -> None:
+        """Refuse losses of several outputs, for solvers that have no proof or no step for them."""
+        if objective.loss.n_outputs != 1:
+            raise Unsupported(
+                f"solver {self.name!r} takes two classes or one number to predict: "
+                "for more classes use solver='gradient' or 'sgd'."
+            )
+
     @abstractmethod
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         """List what will be released."""

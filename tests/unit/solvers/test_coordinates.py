@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from dperm import Bounds, DPLogisticRegression, Ledger
 from dperm.data.holder import DataHolder
-from dperm.errors import InvalidInput, Unsupported
+from dperm.errors import InvalidInput, PlanViolation, Unsupported
 from dperm.objective import L1, L2, GroupL2, Logistic, Multinomial, NoPenalty, Objective
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import calibrate
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
-from dperm.solvers import BlockDescent, CoordinateDescent, GreedyCoordinateDescent, Newton, Peel
-from dperm.solvers.sampling import ArbitrarySampling, DistributedSampling, NiceSampling
+from dperm.solvers import BlockDescent, CoordinateDescent, GradientDescent, GreedyCoordinateDescent, Newton, Peel
+from dperm.solvers.sampling import ArbitrarySampling, DistributedSampling, NiceSampling, Sampling
 from dperm.testing.data import Layout, design_data
 from dperm.testing.solvers import problem
 
@@ -143,6 +145,9 @@ def test_the_report_tells_the_support():
         (lambda: BlockDescent(n_blocks=1.5), "n_blocks must be a whole number"),
         (lambda: CoordinateDescent(n_passes=-1), "n_passes must be a whole number"),
         (lambda: Newton(curvature_share=0), "curvature_share must be between"),
+        (lambda: BlockDescent(smoothness=-1.0), "smoothness must be a positive number"),
+        (lambda: CoordinateDescent(smoothness=float("nan")), "smoothness must be a positive number"),
+        (lambda: BlockDescent(averaging="yes"), "averaging must be True or False"),
         (lambda: Peel(n_selected=None), "n_selected must be a whole number"),
     ],
 )
@@ -173,6 +178,8 @@ def test_what_a_solver_cannot_do_is_refused_in_its_plan(solver, objective):
     "solver",
     [
         GreedyCoordinateDescent(limit=1e-90),
+        "blocks",
+        "frank-wolfe",
         GreedyCoordinateDescent(),  # with three classes
         "newton",
         "peel",
@@ -186,3 +193,59 @@ def test_a_refused_fit_writes_nothing(solver, tmp_path):
     with pytest.raises((InvalidInput, Unsupported)):
         DPLogisticRegression(bounds=Bounds(features=(-1, 1)), solver=solver, ledger=ledger).fit(X, y)
     assert len(ledger.entries()) == before
+
+
+def test_scores_that_cannot_be_raced_are_refused_before_anything_is_reserved(tmp_path):
+    ledger = Ledger(tmp_path / "books.db", dataset="people")
+    before = len(ledger.entries())
+    X, y = sparse_classes()
+    solver = GreedyCoordinateDescent(box=1e12)
+    with pytest.raises(Unsupported, match="raced"):
+        DPLogisticRegression(
+            bounds=Bounds(centre=0.0, scale=1.0, clip=3.0), solver=solver, ledger=ledger, fit_intercept=False
+        ).fit(sp.csr_array(X), y)
+    assert len(ledger.entries()) == before
+
+
+def test_a_solver_that_leaves_its_plan_is_stopped_in_the_rehearsal(tmp_path):
+    class UsesLessNoise(GradientDescent):
+        def solve(self, objective, holder, calibrated, progress=None):
+            return super().solve(objective, holder, replace(calibrated, scale=calibrated.scale / 2), progress)
+
+    ledger = Ledger(tmp_path / "books.db", dataset="people")
+    before = len(ledger.entries())
+    X, y = sparse_classes()
+    with pytest.raises(PlanViolation, match="another cost"):
+        DPLogisticRegression(bounds=Bounds(features=(-3, 3)), solver=UsesLessNoise(3), ledger=ledger).fit(X, y)
+    assert len(ledger.entries()) == before
+
+
+class SometimesNobody(Sampling):
+    """Every coordinate by its own coin: proper, and sometimes empty."""
+
+    d = 4
+
+    def draw(self, source):
+        return tuple(j for j in range(4) if source.below(4) == 0)
+
+    def pairs(self):
+        out = np.full((4, 4), 1 / 16)
+        np.fill_diagonal(out, 1 / 4)
+        return out
+
+    def subsets(self):
+        raise NotImplementedError
+
+
+def test_an_empty_draw_is_drawn_again():
+    data = problem(n=50)
+    run(BlockDescent(1, 20, 2, SometimesNobody()), objective_for(data, NoPenalty()), data)
+
+
+def test_huge_weights_give_finite_gradients():
+    from dperm.queries import FullGradient
+
+    data = design_data(Layout(n=4, n_features=3, intercept=0.0), np.array([[1, 1, 1], [1, -1, 1]] * 2), [0, 1, 2, 0])
+    weights = np.zeros((3, 3))
+    weights[:, 0] = 8.9e307
+    assert np.isfinite(FullGradient(Multinomial(3), weights).evaluate(data)).all()

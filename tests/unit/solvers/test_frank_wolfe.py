@@ -355,7 +355,7 @@ def test_bad_options(options, word):
     ("objective", "kind", "sentence"),
     [
         (Objective(Squared()), InvalidInput, "unbounded slopes"),
-        (Objective(Multinomial(3)), InvalidInput, "one prediction per person"),
+        (Objective(Multinomial(3)), InvalidInput, "takes two classes"),
         (Objective(Logistic(), constraint=Box(0.0, 1.0)), Unsupported, "l1 ball, not on the constraint 'box'"),
         (Objective(Logistic(), BoxPenalty(0.0, 1.0)), Unsupported, "takes no box"),
         (Objective(Logistic(), GroupL2(0.1, ((0, 1),))), Unsupported, "not one and the same"),

@@ -149,7 +149,7 @@ def test_refusals():
     facts = Facts(n=1000, n_features=2, d=2, value_bound=1.0, row_bound=1.0)
     with pytest.raises(InvalidInput, match="unbounded slopes"):
         VarianceReducedDescent().plan(Objective(Squared()), facts)
-    with pytest.raises(Unsupported, match="one output"):
+    with pytest.raises(Unsupported, match="two classes"):
         VarianceReducedDescent().plan(Objective(Multinomial(3)), facts)
     with pytest.raises(Unsupported, match="zero-out"):
         VarianceReducedDescent().check_neighbours(Neighbours.REPLACE_ONE)

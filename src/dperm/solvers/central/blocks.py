@@ -48,6 +48,15 @@ def coordinate_smoothness(objective: Objective, facts: Facts, smoothness: float 
     return out
 
 
+def _non_empty(sampling: Sampling, holder: DataHolder) -> NDArray[np.intp]:
+    """Draw a subset; an empty one is drawn again, as the method assumes that there are none."""
+    for _ in range(1000):
+        drawn = sampling.draw(holder.public_randomness)
+        if len(drawn):
+            return np.array(drawn, np.intp)
+    raise InvalidInput("the sampling draws the empty set a thousand times in a row: give it larger probabilities.")
+
+
 @dataclass(frozen=True)
 class BlockDescent(Solver):
     """DP-SkGD with any sampling of coordinate subsets.
@@ -88,10 +97,15 @@ class BlockDescent(Solver):
     def __post_init__(self) -> None:
         whole(self, "n_rounds", "n_inner", "n_blocks")
         positive(self, "clip", "step", "box")
+        if not isinstance(self.smoothness, tuple):
+            positive(self, "smoothness")
+        if not isinstance(self.averaging, bool):
+            raise InvalidInput(f"averaging must be True or False, not {self.averaging!r}.")
         if not isinstance(self.sampling, Sampling) and self.sampling not in ("uniform", "importance"):
             raise InvalidInput(f"sampling must be 'uniform', 'importance' or a Sampling, not {self.sampling!r}.")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
+        self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
         self._sampling(self._smoothness(objective, facts))
         return Plan((PlannedRelease(GradientBlock.name, "gaussian", self.n_rounds * self.n_inner),))
@@ -100,7 +114,7 @@ class BlockDescent(Solver):
         return replace(self, n_rounds=1, n_inner=n_steps)
 
     def _smoothness(self, objective: Objective, facts: Facts) -> NDArray[np.float64]:
-        if self.smoothness is None or isinstance(self.smoothness, float | int):
+        if not isinstance(self.smoothness, tuple):
             return coordinate_smoothness(objective, facts, self.smoothness)
         given = np.asarray(self.smoothness, np.float64)
         if given.shape != (facts.d,) or not (np.isfinite(given) & (given > 0.0)).all():
@@ -139,7 +153,7 @@ class BlockDescent(Solver):
         for t in range(self.n_rounds):
             total = np.zeros(facts.d)
             for k in range(self.n_inner):
-                drawn = np.array(sampling.draw(holder.public_randomness))
+                drawn = _non_empty(sampling, holder)
                 share = clip * math.sqrt(len(drawn) / facts.d)
                 query = GradientBlock(objective.loss, BoxedWeights(theta, box), share, tuple(drawn))
                 gradient = holder.release(query, mechanism) / facts.n

@@ -165,6 +165,7 @@ class FrankWolfe(Solver):
         return PenalisedAtomScores(objective.loss, weights, penalty, objective.unpenalised)  # type: ignore[arg-type]
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
+        self.require_one_output(objective)
         # whatever does not fit is refused before anything is reserved
         self._query(objective, SparseWeights(facts.d, {}, self.radius_for(objective, facts)))
         if not math.isfinite(objective.loss.curvature_bound):

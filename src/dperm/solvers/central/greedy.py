@@ -17,13 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.data.weights import SparseWeights
 from dperm.errors import InvalidInput, Unsupported
-from dperm.objective import Objective
+from dperm.objective import BoxPenalty, Objective
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
@@ -85,6 +83,7 @@ class GreedyCoordinateDescent(Solver):
             raise InvalidInput(f"rule must be one of {', '.join(RULES)}, not {self.rule!r}.")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
+        self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
         return Plan(
             (
@@ -96,6 +95,8 @@ class GreedyCoordinateDescent(Solver):
     def printed(self, objective: Objective, facts: Facts, budget: Budget) -> Printed:
         if self.rule != "GS-s":
             raise Unsupported("the printed greedy noise is offered with rule='GS-s', for which its cost is certified.")
+        if objective.penalty.name == BoxPenalty.name:
+            raise Unsupported("the printed greedy noise is not offered with a box: scores that it cuts off tie.")
         share = float(self.n_steps)  # share = count: the multiplier of both groups is the scale itself
         plan = Plan(
             (
@@ -155,11 +156,9 @@ class GreedyCoordinateDescent(Solver):
         for _ in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
             rule = GreedyScores(loss, weights, smoothness, penalty, objective.unpenalised, "GS-s", self.limit)
-            # as printed, scores below the threshold are cut off at zero
-            choose = LaplaceInsideMax(
-                calibrated.noise_multiplier(GreedyGradients.name),
-                score=lambda g, rule=rule: np.maximum(rule.scores_of(g), 0.0),
-            )
+            # The paper cuts scores off at zero. Ties then go to the lowest index, and "all are below the threshold"
+            # depends on all gradients at once, at a cost that grows with their number: the margin is kept whole.
+            choose = LaplaceInsideMax(calibrated.noise_multiplier(GreedyGradients.name), score=rule.scores_of)
             j = int(holder.release(GreedyGradients(loss, weights, self.limit), choose))
             coordinate = GradientCoordinateL1(loss, weights, self.limit, (j,))
             gradient = float(holder.release(coordinate, measure)[0]) / facts.n

@@ -68,8 +68,9 @@ class Newton(Solver):
         positive(self, "clip", "row_clip", "step")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
-        if objective.loss.n_outputs != 1 or not objective.penalty.smooth:
-            raise Unsupported("newton is for one output and a smooth penalty (none or l2): choose another solver.")
+        self.require_one_output(objective)
+        if not objective.penalty.smooth:
+            raise Unsupported("solver 'newton' is for smooth penalties (none or l2): choose another solver.")
         if facts.d > _MOST_COLUMNS:
             raise Unsupported(
                 f"newton releases the whole curvature, too much for {facts.d} columns (at most {_MOST_COLUMNS})."

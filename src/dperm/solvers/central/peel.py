@@ -71,6 +71,7 @@ class Peel(Solver):
         positive(self, "limit", "clip", "step", "box")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
+        self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
         return Plan(
             (

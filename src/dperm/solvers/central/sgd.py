@@ -46,7 +46,7 @@ def check_options(solver: Any, *, counts: tuple[str, ...], positive: tuple[str, 
         object.__setattr__(solver, what, int(value))
     for what in positive:  # None stands for the default
         value = getattr(solver, what)
-        if value is not None and not (is_number(value) and value > 0.0):
+        if value is not None and not (is_number(value) and 1e-100 <= float(value) <= 1e100):
             raise InvalidInput(f"{what} must be positive, not {value!r}.")
         if value is not None:
             object.__setattr__(solver, what, float(value))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
-from dperm.errors import InvalidInput, Unsupported
+from dperm.errors import InvalidInput
 from dperm.objective import Loss, Objective
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
@@ -97,8 +97,7 @@ class VarianceReducedDescent(Solver):
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         FullGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
-        if objective.loss.n_outputs != 1:
-            raise Unsupported("solver 'svrg' takes losses of one output.")
+        self.require_one_output(objective)
         n_corrections = self.n_steps - self.n_epochs
         if not n_corrections:
             return Plan((PlannedRelease(FullGradient.name, "gaussian", self.n_epochs),))
