@@ -225,16 +225,16 @@ class Ledger:
             rows = [reserve_row(made)]
             if fingerprint is not None and owner is None:
                 rows.insert(0, alias_row(name, str(fingerprint), made.time))
+            if name != self._dataset:
+                # inside the transaction: where warnings are errors, nothing is written
+                warnings.warn(
+                    f"the data given as {self._dataset!r} are known to the ledger as {name!r}, which is charged.",
+                    DataSetRenamed,
+                    stacklevel=4,
+                )
             return rows, made
 
-        made = self._journal.write(decide)
-        if made.dataset != self._dataset:
-            warnings.warn(
-                f"the data given as {self._dataset!r} are known to the ledger as {made.dataset!r}, which was charged.",
-                DataSetRenamed,
-                stacklevel=2,
-            )
-        return self._handle(made)
+        return self._handle(self._journal.write(decide))
 
     def resume(self, reservation_id: str) -> Reservation:
         """Return an unsettled reservation, to go on with it after a crash."""

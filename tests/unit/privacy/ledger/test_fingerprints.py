@@ -78,3 +78,22 @@ def test_the_platform_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert Ledger.default_path() == tmp_path / "dperm" / "ledger.db"
     monkeypatch.setattr(sys, "platform", "darwin")
     assert os.fspath(user_folder()).endswith("Library/Application Support/dperm")
+
+
+def test_where_warnings_are_errors_a_renamed_copy_costs_nothing(tmp_path):
+    import warnings
+
+    from dperm.errors import DataSetRenamed
+    from dperm.privacy.events import Gaussian
+    from dperm.privacy.ledger import Ledger
+
+    book = Ledger(tmp_path / "books.db", dataset="patients")
+    book.reserve(Gaussian(10.0), neighbours="replace-one", purpose="first", fingerprint="abc")
+    before = len(book.entries())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataSetRenamed):
+            book.for_dataset("copy").reserve(
+                Gaussian(10.0), neighbours="replace-one", purpose="again", fingerprint="abc"
+            )
+    assert len(book.entries()) == before
