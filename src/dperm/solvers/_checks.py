@@ -10,7 +10,7 @@ import numpy as np
 
 from dperm.errors import InvalidInput
 
-__all__ = ["positive", "share", "whole"]
+__all__ = ["fraction", "positive", "share", "whole"]
 
 
 def _number(value: Any) -> bool:
@@ -33,7 +33,7 @@ def positive(solver: object, *names: str) -> None:
         if value is None:
             continue
         if not _number(value) or not 1e-100 <= float(value) <= 1e100:
-            raise InvalidInput(f"{name} must be a positive number, not {value!r}.")
+            raise InvalidInput(f"{name} must be positive, not {value!r}.")
         object.__setattr__(solver, name, float(value))
 
 
@@ -43,4 +43,13 @@ def share(solver: object, *names: str) -> None:
         value = getattr(solver, name)
         if not _number(value) or not 0.0 < float(value) < 1.0:
             raise InvalidInput(f"{name} must be between 0 and 1, not {value!r}.")
+        object.__setattr__(solver, name, float(value))
+
+
+def fraction(solver: object, *names: str) -> None:
+    """Refuse options that are not in [0, 1)."""
+    for name in names:
+        value = getattr(solver, name)
+        if not _number(value) or not 0.0 <= float(value) < 1.0:
+            raise InvalidInput(f"{name} must be in [0, 1), not {value!r}.")
         object.__setattr__(solver, name, float(value))

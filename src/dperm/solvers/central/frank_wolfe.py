@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -31,6 +30,7 @@ from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import NoisyMax
 from dperm.queries import AtomScores
+from dperm.solvers._checks import positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
 
 __all__ = ["FrankWolfe", "PenalisedAtomScores"]
@@ -129,13 +129,8 @@ class FrankWolfe(Solver):
     name: ClassVar[str] = "frank-wolfe"
 
     def __post_init__(self) -> None:
-        if not _is_number(self.n_steps) or self.n_steps != math.floor(self.n_steps) or self.n_steps < 1:
-            raise InvalidInput(f"n_steps must be a whole number >= 1, not {self.n_steps!r}.")
-        object.__setattr__(self, "n_steps", int(self.n_steps))
-        if self.radius is not None:
-            if not (_is_number(self.radius) and self.radius > 0.0):
-                raise InvalidInput(f"radius must be positive, not {self.radius!r}.")
-            object.__setattr__(self, "radius", float(self.radius))
+        whole(self, "n_steps")
+        positive(self, "radius")
 
     def radius_for(self, objective: Objective, facts: Facts) -> float:
         """Radius of the ball, from public numbers."""
@@ -198,7 +193,3 @@ class FrankWolfe(Solver):
 def _weights(counts: dict[int, int], n_rounds: int, radius: float, d: int) -> SparseWeights:
     total = n_rounds * (n_rounds + 1) // 2
     return SparseWeights(d, {j: radius * (c / total) for j, c in counts.items() if c}, radius)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

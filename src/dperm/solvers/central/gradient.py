@@ -13,21 +13,18 @@ is exact (Gaussian differential privacy) and the number of steps is fixed in adv
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
-from dperm.errors import InvalidInput
 from dperm.objective import Objective
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
 from dperm.queries import FullGradient
-from dperm.solvers._checks import positive, whole
+from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
 
 __all__ = ["GradientDescent"]
@@ -42,10 +39,6 @@ def noise_dominance(facts: Facts, calibrated: CalibratedPlan, holder: DataHolder
     per_weight = facts.d * holder.neighbours.records_apart / 2.0 / (facts.n * calibrated.budget.mu)
     excess = per_weight**2 / (2.0 * 0.15)
     return excess / (excess + 0.01)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -78,10 +71,9 @@ class GradientDescent(Solver):
     def __post_init__(self) -> None:
         whole(self, "n_steps")
         positive(self, "clip", "step")
-        for what in ("momentum", "averaging"):
-            value = getattr(self, what)
-            if (value is not None or what == "averaging") and not (_is_number(value) and 0.0 <= value < 1.0):
-                raise InvalidInput(f"{what} must be in [0, 1), not {value!r}.")
+        fraction(self, "averaging")
+        if self.momentum is not None:
+            fraction(self, "momentum")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         FullGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes before anything is reserved

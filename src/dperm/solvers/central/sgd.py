@@ -12,10 +12,8 @@ is not released. Proved for ``zero-out`` only. Proof: ``sgd.proof.md``.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,33 +25,10 @@ from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.sampled_noise import SampledGaussianNoise
 from dperm.queries.sampled import SampledGradient
+from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
 
 __all__ = ["StochasticGradientDescent"]
-
-
-def is_number(value: object) -> bool:
-    """Whether a parameter is a finite real number."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def check_options(solver: Any, *, counts: tuple[str, ...], positive: tuple[str, ...], shares: tuple[str, ...]) -> None:
-    """Refuse parameters of the wrong kind; whole numbers become int, as a plan counts in int."""
-    for what in counts:
-        value = getattr(solver, what)
-        if not is_number(value) or value != math.floor(value) or value < 1:
-            raise InvalidInput(f"{what} must be a whole number >= 1, not {value!r}.")
-        object.__setattr__(solver, what, int(value))
-    for what in positive:  # None stands for the default
-        value = getattr(solver, what)
-        if value is not None and not (is_number(value) and 1e-100 <= float(value) <= 1e100):
-            raise InvalidInput(f"{what} must be positive, not {value!r}.")
-        if value is not None:
-            object.__setattr__(solver, what, float(value))
-    for what in shares:
-        value = getattr(solver, what)
-        if not (is_number(value) and 0.0 <= value < 1.0):
-            raise InvalidInput(f"{what} must be in [0, 1), not {value!r}.")
 
 
 def sampling_rate(rate: float | None, batch_size: float | None, n: int) -> float:
@@ -110,12 +85,9 @@ class StochasticGradientDescent(Solver):
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
 
     def __post_init__(self) -> None:
-        check_options(
-            self,
-            counts=("n_steps",),
-            positive=("rate", "batch_size", "clip", "step"),
-            shares=("momentum", "averaging"),
-        )
+        whole(self, "n_steps")
+        positive(self, "rate", "batch_size", "clip", "step")
+        fraction(self, "momentum", "averaging")
         if self.rate is not None and self.batch_size is not None:
             raise InvalidInput("give rate or batch_size, not both.")
         if self.rate is not None:

@@ -33,8 +33,9 @@ from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.sampled_noise import SampledGaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.sampled import SampledCorrection
+from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
-from dperm.solvers.central.sgd import check_options, default_step, planned, sampling_rate
+from dperm.solvers.central.sgd import default_step, planned, sampling_rate
 
 __all__ = ["VarianceReducedDescent"]
 
@@ -79,12 +80,9 @@ class VarianceReducedDescent(Solver):
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
 
     def __post_init__(self) -> None:
-        check_options(
-            self,
-            counts=("n_steps", "epoch"),
-            positive=("rate", "batch_size", "gradient_share", "clip", "step"),
-            shares=("gradient_share", "averaging"),
-        )
+        whole(self, "n_steps", "epoch")
+        positive(self, "rate", "batch_size", "gradient_share", "clip", "step")
+        fraction(self, "gradient_share", "averaging")
         if self.rate is not None and self.batch_size is not None:
             raise InvalidInput("give rate or batch_size, not both.")
         if self.rate is not None:
