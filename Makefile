@@ -1,11 +1,12 @@
 # Two commands set everything up on a machine that has only Python 3.11-3.13, make and git: `make demo`, `make test`.
 PYTHON ?= python3
 VENV := .venv
+OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-slow lint bench clean
+.PHONY: demo test test-fast test-slow test-oldest lint bench bench-peers clean
 
 demo: $(VENV)/.run
 	$(BIN)/dperm demo
@@ -19,6 +20,10 @@ test-fast: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow
 
+# The data and estimator tests on the oldest versions that pyproject.toml allows, in an environment of its own.
+test-oldest: $(OLDEST)/.dev
+	$(OLDEST)/bin/python -m pytest -q -n $(WORKERS) tests/unit/estimators tests/unit/data
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,6 +32,10 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/noise.py
+
+# dperm next to its peers, each in an environment of its own under .peers/; `make bench-peers PEERS=--fast` takes minutes.
+bench-peers: $(VENV)/.dev
+	$(BIN)/python benchmarks/peers.py $(PEERS)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -41,5 +50,11 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	@touch $@
 
+$(OLDEST)/.dev: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-oldest.txt -e . \
+	  pytest pytest-xdist hypothesis pandas polars pyarrow skops onnx onnxruntime
+	@touch $@
+
 clean:
-	rm -rf $(VENV) dperm-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) dperm-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

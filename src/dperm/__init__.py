@@ -9,7 +9,14 @@ __version__ = "0.1.0.dev0"
 
 # Where each public name lives; it is imported on first use, so that ``import dperm`` stays instant.
 _HOMES = {
+    "DPElasticNet": "dperm.estimators",
+    "DPHuberRegressor": "dperm.estimators",
+    "DPLasso": "dperm.estimators",
+    "DPLinearRegression": "dperm.estimators",
+    "DPLinearSVC": "dperm.estimators",
     "DPLogisticRegression": "dperm.estimators",
+    "DPRidge": "dperm.estimators",
+    "load": "dperm.estimators",
     "Bounds": "dperm.data.bounds",
     "Budget": "dperm.privacy.budget",
     "Guarantee": "dperm.privacy.guarantee",
@@ -19,13 +26,37 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from dperm.data.bounds import Bounds
-    from dperm.estimators import DPLogisticRegression
+    from dperm.estimators import (
+        DPElasticNet,
+        DPHuberRegressor,
+        DPLasso,
+        DPLinearRegression,
+        DPLinearSVC,
+        DPLogisticRegression,
+        DPRidge,
+        load,
+    )
     from dperm.privacy.budget import Budget
     from dperm.privacy.guarantee import Guarantee
     from dperm.privacy.ledger import Ledger
     from dperm.privacy.report import PrivacyReport
 
-__all__ = ["Bounds", "Budget", "DPLogisticRegression", "Guarantee", "Ledger", "PrivacyReport", "__version__"]
+__all__ = [
+    "Bounds",
+    "Budget",
+    "DPElasticNet",
+    "DPHuberRegressor",
+    "DPLasso",
+    "DPLinearRegression",
+    "DPLinearSVC",
+    "DPLogisticRegression",
+    "DPRidge",
+    "Guarantee",
+    "Ledger",
+    "PrivacyReport",
+    "load",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

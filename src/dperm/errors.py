@@ -18,6 +18,7 @@
     DpermWarning (UserWarning)
      +-- InsecureSeedWarning                  noise is reproducible, so nothing is private
      +-- DataSetRenamed                       a data set was recognised under another name
+     +-- LedgerNotSaved                       a model was saved without its ledger in memory
 
 Messages are one sentence: what is wrong, where, what to do. They never contain a row or a value of the data.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "InvalidData",
     "InvalidInput",
     "LedgerError",
+    "LedgerNotSaved",
     "LedgerTampered",
     "LedgerUnreadable",
     "MissingDependency",
@@ -107,3 +109,7 @@ class InsecureSeedWarning(DpermWarning):
 
 class DataSetRenamed(DpermWarning):
     """A data set was recognised under another name and charged there."""
+
+
+class LedgerNotSaved(DpermWarning):
+    """A model was saved without its ledger, which is in memory."""

@@ -68,6 +68,10 @@ class QuantilePurchase:
 class Bounds:
     """Public bounds of features and target; values outside are clipped.
 
+    What is not declared is bought: ``Bounds(classes=["no", "yes"])`` or ``Bounds(target=(0, 100))`` alone buys the
+    range of the columns, ``Bounds(features=...)`` alone buys that of a regression target. Columns of type bool lie
+    between 0 and 1 by construction and need neither.
+
     Parameters
     ----------
     features : (lo, hi), optional
@@ -103,7 +107,10 @@ class Bounds:
 
     def __post_init__(self) -> None:
         ways = [self.features is not None, self.scale is not None, self.purchase is not None]
-        if sum(ways) != 1:
+        others = (self.target, self.classes, self.row_norm)
+        if not any(ways) and any(other is not None for other in others):
+            object.__setattr__(self, "purchase", QuantilePurchase())
+        elif sum(ways) != 1:
             raise InvalidBounds(
                 "give exactly one of features=(lo, hi), scale= (with centre= and clip=) or a purchase: "
                 + HOW_TO_DECLARE
@@ -157,24 +164,43 @@ class Bounds:
         points = None if grid is None else tuple(grid) if isinstance(grid, Iterable) else (grid,)
         return cls(purchase=QuantilePurchase(budget_share, low, high, points), **others)
 
-    def scaling(self, n_features: int, names: Sequence[str] | None = None, centred: bool = True) -> Scaling:
+    def scaling(
+        self,
+        n_features: int,
+        names: Sequence[str] | None = None,
+        centred: bool = True,
+        boolean: NDArray[np.bool_] | None = None,
+    ) -> Scaling:
         """Return the public constants that scale ``n_features`` columns.
 
         ``centred=False`` (a model without intercept) scales a range by its largest magnitude instead of moving it.
+        ``boolean`` marks columns of type bool: they may be left out of a dict, and a range given for all columns at
+        once leaves them at 0 to 1.
         """
-        if self.purchase is not None:
+        if self.bought_columns(n_features, boolean).any():
             raise InvalidBounds("these bounds are bought during the fit and are not known before it.")
+        if self.purchase is not None:
+            return range_scaling(np.zeros(n_features), np.ones(n_features), names, self._row_norm, centred)
         if self.scale is not None:
-            scale = _per_column(self.scale, n_features, names, "scale")
-            centre = _per_column(0.0 if self.centre is None else self.centre, n_features, names, "centre")
+            scale = _per_column(self.scale, n_features, names, "scale", boolean, 0.5)
+            centre = _per_column(0.0 if self.centre is None else self.centre, n_features, names, "centre", boolean, 0.5)
             if not (scale > 0.0).all():
                 raise InvalidBounds(f"scale must be above 0 in every column; {_where(scale <= 0.0, names)} is not.")
             assert self.clip is not None
             return Scaling(centre, scale, float(self.clip), self._row_norm)
         assert self.features is not None
-        low = _per_column(self.features[0], n_features, names, "lo")
-        high = _per_column(self.features[1], n_features, names, "hi")
+        ends = []
+        for given, what, known in ((self.features[0], "lo", 0.0), (self.features[1], "hi", 1.0)):
+            end = _per_column(given, n_features, names, what, boolean, known)
+            ends.append(np.where(boolean, known, end) if boolean is not None and _is_number(given) else end)
+        low, high = ends
         return range_scaling(low, high, names, self._row_norm, centred)
+
+    def bought_columns(self, n_features: int, boolean: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Which columns' ranges are bought: none if they are declared, else all but those of type bool."""
+        if self.purchase is None:
+            return np.zeros(n_features, bool)
+        return np.ones(n_features, bool) if boolean is None else ~boolean
 
     @property
     def _row_norm(self) -> float | None:
@@ -217,10 +243,20 @@ def _where(bad: NDArray[np.bool_], names: Sequence[str] | None) -> str:
     return f"column {names[first]!r}" if names is not None else f"column {first}"
 
 
-def _per_column(given: PerColumn, n_features: int, names: Sequence[str] | None, what: str) -> FloatArray:
+def _per_column(
+    given: PerColumn,
+    n_features: int,
+    names: Sequence[str] | None,
+    what: str,
+    boolean: NDArray[np.bool_] | None = None,
+    known: float = 0.0,
+) -> FloatArray:
+    """Return one number per column; a dict may leave out columns of type bool, which take ``known``."""
     if isinstance(given, Mapping):
         if names is None:
             raise InvalidBounds(f"{what} is given by column name, but the data have no column names.")
+        if boolean is not None:
+            given = {**{name: known for name, is_bool in zip(names, boolean, strict=True) if is_bool}, **given}
         missing = [name for name in names if name not in given]
         if missing:
             raise InvalidBounds(f"{what} is missing for column {missing[0]!r} ({len(missing)} missing in all).")

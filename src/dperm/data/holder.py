@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 
 __all__ = ["Charges", "DataHolder", "DesignData", "Rehearsal", "Released", "Shared", "TrustedDomain"]
+
+T = TypeVar("T")
 
 
 class Charges(Protocol):
@@ -176,8 +179,9 @@ class DataHolder:
 
     @staticmethod
     def _refuse_shared_fields(query: Query) -> None:
-        if any(_holds_shared(value) for value in _state(query)):
-            raise PlanViolation("a query's fields must be public or released values; a shared value is neither.")
+        for value in _state(query):
+            if not _cannot_hold(type(value)) and _holds_shared(value):
+                raise PlanViolation("a query's fields must be public or released values; a shared value is neither.")
 
     def __reduce__(self) -> str:
         raise TypeError("a DataHolder keeps raw data and cannot be pickled.")
@@ -186,18 +190,31 @@ class DataHolder:
         return f"DataHolder(n={self.facts.n}, d={self.facts.d})"
 
 
+def _once_per_type(function: Callable[[type], T]) -> Callable[[type], T]:
+    return lru_cache(maxsize=256)(function)
+
+
 def _state(thing: object) -> Iterable[Any]:
     """Values that an object holds, in its fields or as plain attributes."""
-    named = [getattr(thing, f.name) for f in fields(thing)] if is_dataclass(thing) else []
-    return [*named, *getattr(thing, "__dict__", {}).values()]
+    plain: dict[str, Any] = getattr(thing, "__dict__", {})
+    elsewhere = _field_names(type(thing)) - plain.keys()  # in slots, or a default of the class
+    return [*plain.values(), *(getattr(thing, name) for name in elsewhere)] if elsewhere else plain.values()
 
 
-_PLAIN = (float, int, str, bool, type(None))
+@_once_per_type
+def _field_names(cls: type) -> frozenset[str]:
+    return frozenset(f.name for f in fields(cls)) if is_dataclass(cls) else frozenset()
+
+
+@_once_per_type
+def _cannot_hold(cls: type) -> bool:
+    """Whether values of a type are neither shared nor a container."""
+    return not issubclass(cls, Shared | np.ndarray | Mapping | list | tuple | set | frozenset)
 
 
 def _holds_shared(value: Any) -> bool:
     """Whether a value is shared, or a container or an array of objects with a shared value in it."""
-    if type(value) in _PLAIN:
+    if _cannot_hold(type(value)):
         return False
     if isinstance(value, Shared):
         return True
@@ -205,7 +222,9 @@ def _holds_shared(value: Any) -> bool:
         return value.dtype == object and any(_holds_shared(part) for part in value.flat)
     if isinstance(value, Mapping):
         return any(_holds_shared(part) for pair in value.items() for part in pair)
-    return isinstance(value, list | tuple | set | frozenset) and any(_holds_shared(part) for part in value)
+    if all(map(_cannot_hold, map(type, value))):  # the usual case, such as a tuple of many columns
+        return False
+    return any(_holds_shared(part) for part in value)
 
 
 class _Enough(Exception):

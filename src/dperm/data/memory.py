@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.data.columns import ColumnSums
 from dperm.data.design import DesignMatrix
 from dperm.data.weights import BoxedWeights, SparseWeights
 
@@ -32,6 +33,7 @@ class Memory:
         self._scores: FloatArray | None = None
         self._last: SparseWeights | BoxedWeights | None = None
         self.incremental: dict[Any, Any] = {}
+        self.columns = ColumnSums()
 
     def scores(self, design: DesignMatrix, weights: SparseWeights | BoxedWeights) -> tuple[FloatArray, float]:
         """Return whole scores and their spacing; the array belongs to the memory and must not be changed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -52,7 +53,8 @@ class SparseWeights:
 
     def changed(self, before: Mapping[int, float]) -> list[int]:
         """Columns whose weight differs from that in ``before``."""
-        return sorted({j for j, _ in self.entries.items() ^ before.items()})
+        found = {j for j, value in self.entries.items() if before.get(j) != value}
+        return sorted(found | (before.keys() - self.entries.keys()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +67,48 @@ class BoxedWeights:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.box) and self.box > 0.0) or not np.isfinite(self.values).all():
             raise InvalidInput("weights and their box must be finite, and the box positive.")
-        object.__setattr__(self, "values", np.array(self.values, np.float64))  # a solver may go on changing its own
+        self._keep(np.array(self.values, np.float64), None)  # a solver may go on changing its own
+
+    def _keep(self, values: NDArray[np.float64], origin: tuple[weakref.ref[BoxedWeights], int] | None) -> None:
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "_origin", origin)
+
+    def moved(self, column: int, value: float) -> BoxedWeights:
+        """Return the weights with one of them changed.
+
+        >>> BoxedWeights(np.zeros(3), box=8.0).moved(1, 0.5).values.tolist()
+        [0.0, 0.5, 0.0]
+        """
+        if not math.isfinite(value):
+            raise InvalidInput("weights and their box must be finite, and the box positive.")
+        values = self.values.copy()
+        values[column] = value
+        out = object.__new__(BoxedWeights)  # what does not change was checked before
+        object.__setattr__(out, "box", self.box)
+        out._keep(values, (weakref.ref(self), column))
+        return out
+
+    def moved_from(self, before: BoxedWeights | None) -> int | None:
+        """Return the column that was changed to get from ``before`` to here, if these were made so."""
+        origin: tuple[weakref.ref[BoxedWeights], int] | None = self._origin  # type: ignore[attr-defined]
+        return origin[1] if origin is not None and before is not None and origin[0]() is before else None
 
     @property
     def d(self) -> int:
         """Number of weights."""
         return len(self.values)
 
+    def spacing(self, bits: int) -> float:
+        """Spacing of the grid, the same for the whole run."""
+        return math.ldexp(power_of_two_above(self.box), -bits)
+
+    def steps(self, column: int, spacing: float) -> float:
+        """One weight as a whole number of grid steps."""
+        return float(round(min(max(self.values.item(column), -self.box), self.box) / spacing))
+
     def on_grid(self, bits: int) -> tuple[NDArray[np.float64], float]:
         """Return the weights as whole grid steps and the spacing, the same for the whole run."""
-        spacing = math.ldexp(power_of_two_above(self.box), -bits)
+        spacing = self.spacing(bits)
         steps: NDArray[np.float64] = np.rint(np.clip(self.values, -self.box, self.box) / spacing)
         return steps, spacing

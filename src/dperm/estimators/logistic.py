@@ -5,46 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import NDArray
 
-from dperm.errors import InvalidData
-from dperm.objective import Logistic, Loss, Multinomial
+from dperm.errors import InvalidInput
+from dperm.objective import Logistic, Loss, Multinomial, Penalty
 
-from ._base import PrivateLinearModel, without_values
-from ._fit import resolve_bounds
+from ._base import penalty_named
+from ._classification import PrivateClassifier
+from .prediction import class_probabilities
+from .saved import SavedModel, SavedProbabilities
 
 __all__ = ["DPLogisticRegression"]
 
-LABELS_PUBLIC = "the set of labels is public"
 
-
-def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
-    """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
-    try:
-        check_classification_targets(y)
-        classes = np.unique(np.asarray(y if declared is None else declared))
-        codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        known = bool(np.all(classes[codes] == y))
-    except ValueError as error:
-        raise InvalidData(without_values(str(error))) from None
-    except TypeError:
-        raise InvalidData(without_values("Unknown label type: unknown")) from None
-    if len(classes) < 2:
-        raise InvalidData("y has one class only; a classifier needs at least two classes.")
-    if not known:
-        raise InvalidData("y contains a label that is not among the declared classes.")
-    return classes, codes
-
-
-class DPLogisticRegression(ClassifierMixin, PrivateLinearModel):
-    r"""Logistic regression with a differential-privacy guarantee, binary or multinomial.
+class DPLogisticRegression(PrivateClassifier):
+    r"""Logistic regression with a differential-privacy guarantee, binary, multinomial or one-vs-rest.
 
     Minimises :math:`\frac1n \sum_i \ell(x_i^\top w, y_i) + \text{strength} \cdot \text{penalty}(w)` over the scaled
-    columns, the intercept unpenalised. Scaling happens inside, with public constants; coefficients are given back in
-    your units. In scikit-learn's words strength = 1 / (n C) on scaled columns.
+    columns, the intercept unpenalised, with :math:`\ell(z, y) = \log(1 + e^z) - y z` for two classes and
+    :math:`\ell(z, y) = \log \sum_k e^{z_k} - z_y` for more. Scaling happens inside, with public constants; coefficients
+    are given back in your units. In scikit-learn's words strength = 1 / (n C) on scaled columns.
 
     Parameters
     ----------
@@ -53,34 +33,47 @@ class DPLogisticRegression(ClassifierMixin, PrivateLinearModel):
     delta : float, optional
         min(1e-5, 1/n^2) by default.
     bounds : Bounds, "declare" or None
-        What is public about the columns; None buys ranges with 10% of the budget; "declare" asks you to write them.
+        What is public about the columns; what is not declared is bought with 10% of the budget; "declare" asks you to
+        write it.
     solver : str or Solver
         ``"auto"`` or a solver's name, or a configured solver object.
     penalty : {"l2", "l1", "elastic-net", "none"}
+        :math:`\|w\|_2^2 / 2`, :math:`\|w\|_1`, or both mixed by ``l1_ratio``.
     strength : float
         Weight of the penalty.
     l1_ratio : float
         Share of the L1 part of the elastic net.
+    multi_class : {"multinomial", "ovr"}
+        How more than two classes are fitted: one softmax model, or one two-class model per class, each with the K-th
+        part of the budget (in rho) and all in one plan.
     neighbours : {"replace-one", "zero-out"}
+        Which two data sets are compared: one record replaced by any other, or by an empty one.
     calibration : {"certified", "paper"}
+        ``"paper"`` uses the noise that a method's paper prints, for comparison, without a guarantee.
     fit_intercept : bool
+        Whether a constant is fitted too.
     ledger : Ledger, optional
         Where the budget is charged; in memory if None. Shared, never copied, by ``clone``.
     insecure_seed : int, optional
         Reproducible noise for tests; the result then has no guarantee.
+    verbose : bool
+        Write how many steps are done, which tells nothing of the data.
 
     Attributes
     ----------
     coef_, intercept_, classes_, n_features_in_, feature_names_in_, n_iter_
         As in scikit-learn.
+    scaling_ : Scaling
+        Public constants that clip and scale a row, in training and in prediction.
     privacy_report_ : PrivacyReport
         What was released and what that means.
 
     Guarantee
     ---------
-    Released to whoever sees the model: what the solver's plan lists (and bought bounds), nothing else. Covers one
-    person's whole record under the chosen neighbours. Assumes one row per person, public n, public label set and
-    declared bounds that do not come from the data; ``privacy_report_.guarantee.assumptions`` lists them.
+    Released to whoever sees the model: what the solver's plan lists (and bought bounds), nothing else; :meth:`plan`
+    shows it beforehand. Covers one person's whole record under the chosen neighbours. Assumes one row per person,
+    public n, public label set and declared bounds that do not come from the data;
+    ``privacy_report_.guarantee.assumptions`` lists them.
 
     Examples
     --------
@@ -95,46 +88,64 @@ class DPLogisticRegression(ClassifierMixin, PrivateLinearModel):
     True
     """
 
-    def fit(self, X: Any, y: Any) -> DPLogisticRegression:
-        """Fit the model privately; see the class for what is released."""
-        self._check_parameters()
-        X, y = self._checked(X, y, reset=True)
-        declared = resolve_bounds(self.bounds).classes
-        classes, codes = _coded(y, declared)
-        assumptions = (LABELS_PUBLIC,) if declared is None else ()
-        n_classes = len(classes)
-        loss: Loss = Logistic() if n_classes == 2 else Multinomial(n_classes)
-        fitted = self._fit(X, codes, loss, assumptions, 0.0, n_classes - 1.0)
-        # all at once and last: a fit that was refused leaves an earlier model as it was
-        self.classes_ = classes
-        self.coef_ = np.atleast_2d(fitted.coefficients.T)
-        self.intercept_ = np.atleast_1d(fitted.intercept)
-        self.n_iter_ = np.array([fitted.n_steps])
-        self.privacy_report_ = fitted.report
-        return self
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        bounds: Any = None,
+        solver: Any = "auto",
+        penalty: str = "l2",
+        strength: float = 1e-3,
+        l1_ratio: float = 0.5,
+        multi_class: str = "multinomial",
+        neighbours: str = "replace-one",
+        calibration: str = "certified",
+        fit_intercept: bool = True,
+        ledger: Any = None,
+        insecure_seed: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            bounds=bounds,
+            solver=solver,
+            strength=strength,
+            neighbours=neighbours,
+            calibration=calibration,
+            fit_intercept=fit_intercept,
+            ledger=ledger,
+            insecure_seed=insecure_seed,
+            verbose=verbose,
+        )
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.multi_class = multi_class
 
-    def decision_function(self, X: Any) -> Any:
-        """Return the scores; positive means the second class in the binary case."""
-        check_is_fitted(self, "coef_")
-        X = self._checked(X, reset=False)
-        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        return scores.ravel() if len(self.classes_) == 2 else scores
+    def _penalty(self) -> Penalty:
+        return penalty_named(self.penalty, self.strength, self.l1_ratio)
 
-    def predict(self, X: Any) -> Any:
-        """Return the most likely label of every row."""
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[codes]
+    def _loss(self, n_classes: int) -> Loss:
+        if not isinstance(self.multi_class, str) or self.multi_class not in ("multinomial", "ovr"):
+            raise InvalidInput(f"multi_class must be 'multinomial' or 'ovr', not {self.multi_class!r}.")
+        return Logistic() if n_classes == 2 or self.multi_class == "ovr" else Multinomial(n_classes)
 
-    def predict_proba(self, X: Any) -> Any:
+    def _n_heads(self, n_classes: int) -> int:
+        return n_classes if n_classes > 2 and self.multi_class == "ovr" else 1
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every label."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            second = Logistic().inverse_link(scores)
-            return np.column_stack([1.0 - second, second])
-        return Multinomial(len(self.classes_)).inverse_link(scores)
+        return class_probabilities(self.decision_function(X), self._one_vs_rest)
 
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithm of :meth:`predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
+
+    @property
+    def _one_vs_rest(self) -> bool:
+        return bool(self.privacy_report_.public["one_vs_rest"])  # of the fit, whatever the parameter says by now
+
+    def _saved(self) -> SavedModel:
+        return SavedProbabilities(**self._saved_parts(), one_vs_rest=self._one_vs_rest)

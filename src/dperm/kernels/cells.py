@@ -14,14 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-__all__ = ["LIBM_ERROR", "filtered_cells"]
+__all__ = ["LIBM_ERROR", "filtered_cell", "filtered_cells"]
 
 # Assumed bound on |computed - true| / (1 + z) for -ndtri(p) and -log(2p), rounding of p included. The tests measure
 # the real error on the platform they run on: about 1e-15.
 LIBM_ERROR = 2e-13
 
-_SMALLEST = np.uint64(1024)  # below this the 63 digits say too little about p: always settle exactly
+_SMALLEST = 1024  # below this the 63 digits say too little about p: always settle exactly
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
+
+
+def filtered_cell(word: int, scale: float, kind: str) -> tuple[int, bool]:
+    """Cell of one magnitude, and whether it is decided: :func:`filtered_cells` without the cost of arrays."""
+    digits = word >> 1
+    p = (digits + 0.5) * 2.0**-64
+    if kind == "gaussian":
+        z = -float(special.ndtri(p))
+        density = math.exp(-0.5 * z * z) / _ROOT_2PI
+    else:
+        z = -math.log(2.0 * p)
+        density = p
+    reach = LIBM_ERROR * (1.0 + z) + 2.0**-64 / max(density, 1e-300)
+    low, high = math.floor((z - reach) * scale), math.floor((z + reach) * scale)
+    return max(low, 0), low == high and low >= 0 and digits >= _SMALLEST
 
 
 def filtered_cells(

@@ -1,7 +1,8 @@
-"""One coordinate's clipped gradient sum in one pass over a dense column, compiled.
+"""One coordinate's clipped gradient sum in one pass over dense columns, compiled.
 
-Only additions, products, comparisons and truncation are used, so an element's value does not depend on where it stands
-or on how the compiler splits the loop; what is summed are whole numbers, exact in any order.
+Scores are first brought up to date with the step made before (``change`` times the column ``before``), so that a step
+reads each array once. Only correctly rounded operations are used, so an element's value does not depend on where it
+stands or on how the compiler splits the loop; what is added up are whole numbers, exact in any order.
 """
 
 from __future__ import annotations
@@ -10,56 +11,91 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["add_multiple", "clipped_column_sum", "residual_column_sum"]
+from dperm.kernels.sigmoid import fma, sigmoid
+
+__all__ = ["add_multiple", "clipped_column_sum", "moved_logistic_sum", "moved_residual_sum", "residual_slopes"]
 
 FloatArray = NDArray[np.float64]
 
-_ANY_ORDER = {"reassoc", "nsz"}  # for the sum of whole numbers only
+
+# These two add whole numbers below 2^53: the compiler may fuse and reassociate, as nothing is rounded. They are
+# compiled into the loops, whose other operations stay as they are written.
+@njit(fastmath={"reassoc", "nsz"}, error_model="numpy")
+def _plus(total: float, summand: float) -> float:
+    return total + summand
 
 
-@njit(cache=True)
+@njit(fastmath={"contract"}, error_model="numpy")
+def _moved(score: float, entry: float, change: float) -> float:
+    return score + entry * change
+
+
+@njit(cache=True, error_model="numpy")
 def add_multiple(scores: FloatArray, column: FloatArray, change: float) -> None:
     """scores += change * column, in place; all whole."""
     for i in range(scores.size):
-        scores[i] += column[i] * change
+        scores[i] = _moved(scores[i], column[i], change)
 
 
-@njit(cache=True)
-def _residual_slopes(
-    scores: FloatArray, spacing: float, target: FloatArray, bound: float, grid: float, out: FloatArray
-) -> None:
-    # its own loop without reassociation: these are not whole numbers yet
-    per_grid = 1.0 / grid  # grids are powers of two, so multiplying is exact and as good as dividing
-    for i in range(out.size):
-        out[i] = np.trunc(min(max(scores[i] * spacing - target[i], -bound), bound) * per_grid)
-
-
-@njit(cache=True, fastmath=_ANY_ORDER)
+@njit(cache=True, error_model="numpy")
 def clipped_column_sum(column: FloatArray, slopes: FloatArray, limit: float) -> float:
     """Sum of column * slopes, each product clipped; all whole."""
     total = 0.0
     for i in range(slopes.size):
-        total += min(max(column[i] * slopes[i], -limit), limit)
+        total = _plus(total, min(max(column[i] * slopes[i], -limit), limit))
     return total
 
 
-@njit(cache=True)
-def residual_column_sum(
+@njit(cache=True, error_model="numpy")
+def residual_slopes(
+    scores: FloatArray, spacing: float, target: FloatArray, bound: float, per_grid: float, slopes: FloatArray
+) -> None:
+    """Write down clip(scores * spacing - target), rounded toward zero on the grid."""
+    for i in range(scores.size):
+        slopes[i] = np.trunc(min(max(scores[i] * spacing - target[i], -bound), bound) * per_grid)
+
+
+@njit(cache=True, error_model="numpy")
+def moved_residual_sum(
+    before: FloatArray,
+    change: float,
     column: FloatArray,
     scores: FloatArray,
     spacing: float,
     target: FloatArray,
     bound: float,
-    grid: float,
+    per_grid: float,
     limit: float,
-    work: FloatArray,
 ) -> float:
-    """The same with slopes clip(scores * spacing - target), rounded toward zero to multiples of ``grid``."""
+    """Move the scores; sum as above with the slopes of :func:`residual_slopes`."""
     total = 0.0
-    rows = work.size
-    for start in range(0, scores.size, rows):  # small enough to stay in the nearest cache between the two loops
-        stop = min(start + rows, scores.size)
-        part = work[: stop - start]
-        _residual_slopes(scores[start:stop], spacing, target[start:stop], bound, grid, part)
-        total += clipped_column_sum(column[start:stop], part, limit)
+    for i in range(scores.size):
+        score = _moved(scores[i], before[i], change)
+        scores[i] = score
+        slope = np.trunc(min(max(score * spacing - target[i], -bound), bound) * per_grid)
+        total = _plus(total, min(max(column[i] * slope, -limit), limit))
+    return total
+
+
+@njit(cache=True, error_model="numpy")
+def moved_logistic_sum(
+    before: FloatArray,
+    change: float,
+    column: FloatArray,
+    scores: FloatArray,
+    spacing: float,
+    target: FloatArray,
+    per_grid: float,
+    limit: float,
+    slopes: FloatArray,
+) -> float:
+    """The same with slopes sigmoid(scores * spacing) - target; targets are in grid steps, slopes are written down."""
+    total = 0.0
+    for i in range(scores.size):
+        score = _moved(scores[i], before[i], change)
+        scores[i] = score
+        # the grid is a power of two, so this is (sigmoid - target) / grid with the same single rounding
+        slope = np.trunc(fma(sigmoid(score * spacing), per_grid, -target[i]))
+        slopes[i] = slope
+        total = _plus(total, min(max(column[i] * slope, -limit), limit))
     return total

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +51,15 @@ class Grids:
     n: int
     d: int
 
-    @property
+    @cached_property
     def value_bits(self) -> int:
         return max(1, min(18, (51 - _bits(self.d)) // 2, (52 - _bits(self.n)) // 2))
 
-    @property
+    @cached_property
     def slope_bits(self) -> int:
         return max(1, 52 - _bits(self.n) - self.value_bits)
 
-    @property
+    @cached_property
     def weight_bits(self) -> int:
         return max(1, 52 - _bits(self.d) - self.value_bits)
 

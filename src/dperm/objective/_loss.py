@@ -76,6 +76,13 @@ class Loss(ABC):
     def curvature(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         """Second derivative in the prediction, shape (n,)."""
 
+    def largest_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        """Largest size of a slope that any target could give where ``slope`` was found with targets ``y``, shape (n,).
+
+        Right to rounding; where a loss does not say more it is the slope bound.
+        """
+        return np.full(len(slope), self.slope_bound)
+
     @abstractmethod
     def inverse_link(self, z: ArrayLike) -> FloatArray:
         """Mean of the target (a probability in classification) that the predictions ``z`` stand for."""

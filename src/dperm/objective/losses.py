@@ -9,8 +9,8 @@ Two properties of ``slope`` and ``curvature`` are relied on by sensitivity proof
 * each element is one scalar function of ``(z[i], y[i])`` alone.  It does not depend on the position in the
   array, its length, strides or alignment, so replacing one row changes one element.  The vectorised ``exp``,
   ``log1p`` and ``tanh`` of numpy may round differently in the body and in the tail of an array and are not
-  used; the special functions of scipy run a scalar loop, and ``+ - * /``, comparisons and clipping are
-  correctly rounded;
+  used; the special functions of scipy run a scalar loop, ``+ - * /``, comparisons and clipping are correctly
+  rounded, and the compiled logistic function is made of nothing else;
 * the floating-point result never exceeds ``slope_bound`` (``curvature_bound``), whatever finite numbers come
   in.
 
@@ -71,9 +71,9 @@ class Logistic(Loss):
 
     @quiet
     def slope(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
-        z, y = pair(z, y)
-        result: FloatArray = expit(z) - np.clip(y, 0.0, 1.0)
-        return result
+        from dperm.kernels.sigmoid import logistic_slopes  # compiled: only when needed
+
+        return logistic_slopes(*pair(z, y))
 
     @quiet
     def curvature(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -81,6 +81,10 @@ class Logistic(Loss):
         # Near z = 0 the rounded product can pass 1/4 by one unit in the last place.
         result: FloatArray = np.minimum(expit(z) * expit(-z), 0.25)
         return result
+
+    def largest_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        probability = slope + np.clip(y, 0.0, 1.0)
+        return np.maximum(probability, 1.0 - probability)
 
     @quiet
     def inverse_link(self, z: ArrayLike) -> FloatArray:
@@ -186,6 +190,15 @@ class Multinomial(Loss):
     def slope(self, z: ArrayLike, y: ArrayLike) -> FloatArray:
         z, y = self._pair(z, y)
         return self._softmax(z) - self._one_hot(y)
+
+    def largest_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        p = slope + self._one_hot(np.asarray(y, np.float64))
+        smallest, squares = p[:, 0].copy(), np.zeros(len(p))
+        for k in range(self.n_classes):  # fixed order, as in the softmax
+            smallest = np.minimum(smallest, p[:, k])
+            squares += p[:, k] * p[:, k]
+        result: FloatArray = np.sqrt(np.maximum(squares + (1.0 - 2.0 * smallest), 0.0))
+        return result
 
     @quiet
     def curvature(self, z: ArrayLike, y: ArrayLike) -> FloatArray:

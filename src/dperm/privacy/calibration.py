@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 from dperm.errors import InvalidInput, Unsupported
@@ -21,6 +22,8 @@ __all__ = ["CalibratedPlan", "Plan", "PlannedRelease", "calibrate", "smallest_sc
 
 _KINDS = {"gaussian": Gaussian, "laplace": Laplace, "selection": Selection}
 
+_MOST_CURVATURE = 2.0  # of a huge epsilon: a ratio beyond exp(2) - 1 saves no strength that shows
+
 
 @dataclass(frozen=True)
 class PlannedRelease:
@@ -28,6 +31,9 @@ class PlannedRelease:
 
     ``share`` is measured in rho (or mu squared): Gaussian, Laplace and Gumbel-selection releases with noise multiplier
     ``m`` cost about 1/(2 m^2) each, so a group's multiplier is ``scale * sqrt(count / share)``.
+
+    ``curvature_ratio`` is that of a perturbed objective. With ``curvature_share`` the solver leaves it to the budget:
+    it becomes at most what spends that share of epsilon, and the solver adds the L2 strength that brings it there.
     """
 
     query: str
@@ -37,6 +43,7 @@ class PlannedRelease:
     replacement_ratio: float = 2.0
     rate: float | None = None
     curvature_ratio: float | None = None
+    curvature_share: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in {*_KINDS, "poisson-gaussian", "objective", "laplace-inside-max"}:
@@ -49,6 +56,24 @@ class PlannedRelease:
             raise InvalidInput("rate belongs to poisson-gaussian releases, and to no other.")
         if (self.kind == "objective") != (self.curvature_ratio is not None):
             raise InvalidInput("curvature_ratio belongs to objective releases, and to no other.")
+        if self.curvature_share is not None and not (self.kind == "objective" and 0.0 < self.curvature_share < 1.0):
+            raise InvalidInput("curvature_share belongs to objective releases and lies strictly between 0 and 1.")
+
+    def within(self, budget: Budget) -> PlannedRelease:
+        """Return the release as this budget makes it: a curvature ratio that was left open is settled."""
+        if self.curvature_ratio is None:
+            return self
+        ratio = self.curvature_ratio
+        if self.curvature_share is not None:
+            part = min(self.curvature_share * budget.epsilon, _MOST_CURVATURE)
+            ratio = min(ratio, math.expm1(part))
+        if math.log1p(ratio) >= budget.epsilon:
+            raise Unsupported(
+                f"the curvature of one record takes {math.log1p(ratio):.4g} of epsilon={budget.epsilon:g} here and "
+                "leaves nothing for the noise: raise the l2 strength (solver 'objective' adds what is missing unless "
+                "told otherwise), tighten the bounds (row_norm), or raise epsilon."
+            )
+        return replace(self, curvature_ratio=ratio, curvature_share=None)
 
     def noise_multiplier(self, scale: float) -> float:
         """Noise multiplier of each release of this group at ``scale``."""
@@ -84,6 +109,11 @@ class Plan:
         """Event of the whole plan at a noise scale."""
         return Composed(tuple(Repeat(r.event(scale), r.count) for r in self.releases))
 
+    def within(self, budget: Budget) -> Plan:
+        """Return the plan with everything settled that it leaves to the budget."""
+        settled = tuple(release.within(budget) for release in self.releases)
+        return self if settled == self.releases else replace(self, releases=settled)
+
     def __add__(self, other: Plan) -> Plan:
         return Plan(self.releases + other.releases)
 
@@ -106,6 +136,9 @@ class CalibratedPlan:
     scale: float
     budget: Budget
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plan", self.plan.within(self.budget))
+
     @property
     def event(self) -> Event:
         """Event of the whole plan."""
@@ -126,11 +159,15 @@ class CalibratedPlan:
 def calibrate(plan: Plan, budget: Budget) -> CalibratedPlan:
     """Return the plan with the least noise whose epsilon at ``budget.delta`` is at most ``budget.epsilon``.
 
+    Answers are kept for the life of the process: a plan and a budget are public, frozen and determine the scale, and
+    accounting for sampled releases takes seconds.
+
     >>> made = calibrate(Plan((PlannedRelease("gradient", "gaussian", 100),)), Budget(1.0, 1e-6))
     >>> round(made.noise_multiplier("gradient"), 2)
     42.25
     """
-    return CalibratedPlan(plan, smallest_scale(plan, budget), budget)
+    settled = plan.within(budget)
+    return CalibratedPlan(settled, _kept_scale(settled, budget), budget)
 
 
 def smallest_scale(plan: HasEvent, budget: Budget) -> float:
@@ -165,6 +202,11 @@ def smallest_scale(plan: HasEvent, budget: Budget) -> float:
             lambda scale: composition.upper_epsilon(plan.at(scale), budget.delta)[0], start, budget, precision=1e-4
         )
     return _smallest(fits, start, budget, factor=1.5, precision=1e-6)
+
+
+@lru_cache(maxsize=256)
+def _kept_scale(plan: Plan, budget: Budget) -> float:
+    return smallest_scale(plan, budget)
 
 
 def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budget, *, precision: float) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.kernels.cells import filtered_cells
+from dperm.kernels.cells import filtered_cell, filtered_cells
 from dperm.privacy import integer_samplers
 from dperm.privacy.randomness import RandomSource
 
@@ -29,6 +29,7 @@ _CHUNK = 1 << 14  # stays in the processor's cache
 _LARGEST_SCALE = 2.0**40
 _INFLATION = 2.0**-11  # rounding to the lattice may cost at most this much more noise
 _TINIEST = 1e-200
+_NOT_FINITE = "a query returned a value that is not finite; nothing was released."
 _UP = 1.0 + 2.0**-49  # outward rounding: covers the few operations it follows
 
 
@@ -52,6 +53,13 @@ def floor_noise(
         return out
     if sampler != "filtered":
         raise InvalidInput(f"sampler must be 'filtered' or 'integer', not {sampler!r}.")
+    if n == 1:  # the same steps without the cost of arrays: solvers release a single number thousands of times
+        word = source.word()
+        cell, decided = filtered_cell(word, scale, kind)
+        if not decided:
+            cell = _exact_cell(word >> 1, cell, scale, source, kind)
+        out[0] = -cell - 1 if word & 1 else cell
+        return out
     for start in range(0, n, _CHUNK):
         stop = min(start + _CHUNK, n)
         words = source.words(stop - start)
@@ -158,9 +166,16 @@ class Lattice:
         self, value: NDArray[np.float64], source: RandomSource, sampler: str = "filtered"
     ) -> NDArray[np.float64]:
         """Clip, round and add noise."""
+        if np.size(value) == 1 and sampler == "filtered":
+            one = float(np.asarray(value).item())
+            if not math.isfinite(one):
+                raise InvalidInput(_NOT_FINITE)
+            step = round(min(max(one, -self.bound), self.bound) / self.spacing)
+            step += floor_noise(1, self.scale, source, self.kind).item()
+            return np.array((float(step) + 0.5) * self.spacing, ndmin=np.ndim(value))
         flat = np.asarray(value, np.float64).ravel()
         if not np.isfinite(flat).all():
-            raise InvalidInput("a query returned a value that is not finite; nothing was released.")
+            raise InvalidInput(_NOT_FINITE)
         steps = np.rint(np.clip(flat, -self.bound, self.bound) / self.spacing).astype(np.int64)
         steps += floor_noise(flat.size, self.scale, source, self.kind, sampler=sampler)
         released = (steps.astype(np.float64) + 0.5) * self.spacing

@@ -23,7 +23,9 @@ from dperm.privacy.selection import TwoLevelRace, gumbel_race, race_scale
 __all__ = ["MECHANISMS", "GaussianNoise", "LaplaceNoise", "Mechanism", "NoisyMax"]
 
 
-_designed = lru_cache(maxsize=256)(Lattice.design)  # a solver asks for the same public numbers at every step
+# a solver asks for the same public numbers at every step
+_designed = lru_cache(maxsize=4096)(Lattice.design)
+_gaussian = lru_cache(maxsize=256)(Gaussian)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class GaussianNoise(Mechanism):
     kind: ClassVar[str] = "gaussian"
 
     def event(self, replacement_ratio: float) -> Event:
-        return Gaussian(self.noise_multiplier, replacement_ratio)
+        return _gaussian(self.noise_multiplier, replacement_ratio)
 
     def _lattice(self, sensitivity: float, bound: float, size: int) -> Lattice:
         return _designed(sensitivity, self.noise_multiplier, size, bound, self.kind)

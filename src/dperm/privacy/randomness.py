@@ -28,6 +28,8 @@ __all__ = ["RandomSource"]
 _BLOCK = 1 << 20
 _REKEY_AFTER = 1 << 30
 _ZEROS = memoryview(bytes(_BLOCK))
+_READY = 512
+_NOTHING = np.zeros(0, np.uint64)
 
 
 class RandomSource:
@@ -68,27 +70,41 @@ class RandomSource:
     def _rekey(self, key: bytes) -> None:
         self._pid = os.getpid()
         self._drawn = 0
+        self._ready, self._used = _NOTHING, 0
         # a fresh key with a zero counter: no counter block is ever used twice under one key
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """Return ``n`` independent uniform 64-bit words."""
-        out = np.empty(n, np.uint64)
-        if n == 0:
-            return out
-        view = out.data.cast("B")
         with self._lock:
-            if self.secure and (os.getpid() != self._pid or self._drawn >= _REKEY_AFTER):
-                self._rekey(os.urandom(32))
+            self._renew()
+            left = self._ready[self._used : self._used + n]
+            self._used += left.size
+            return np.concatenate([left, self._fresh(n - left.size)]) if left.size else self._fresh(n)
+
+    def word(self) -> int:
+        """Return one uniform 64-bit word as an integer."""
+        with self._lock:
+            self._renew()
+            if self._used == self._ready.size:  # single words are cut from a small block, in the order of the stream
+                self._ready, self._used = self._fresh(_READY), 0
+            self._used += 1
+            return int(self._ready[self._used - 1])
+
+    def _renew(self) -> None:
+        """Take a new key in another process or after a gigabyte; what is left of the old stream is thrown away."""
+        if self.secure and (self._drawn >= _REKEY_AFTER or os.getpid() != self._pid):
+            self._rekey(os.urandom(32))
+
+    def _fresh(self, n: int) -> NDArray[np.uint64]:
+        out = np.empty(n, np.uint64)
+        if n:
+            view = out.data.cast("B")
             self._drawn += 8 * n
             for start in range(0, 8 * n, _BLOCK):
                 stop = min(start + _BLOCK, 8 * n)
                 view[start:stop] = self._stream.update(_ZEROS[: stop - start])
         return out
-
-    def word(self) -> int:
-        """Return one uniform 64-bit word as an integer."""
-        return int(self.words(1)[0])
 
     def below(self, n: int) -> int:
         """Return a uniform integer in ``[0, n)`` without bias, for any ``n >= 1``."""
@@ -97,7 +113,7 @@ class RandomSource:
         n_words = (n.bit_length() + 63) // 64
         limit = (1 << (64 * n_words)) - (1 << (64 * n_words)) % n
         while True:
-            value = int.from_bytes(self.words(n_words).tobytes(), "little")
+            value = self.word() if n_words == 1 else int.from_bytes(self.words(n_words).tobytes(), "little")
             if value < limit:
                 return value % n
 

@@ -15,7 +15,7 @@ import numpy as np
 from dperm.errors import InvalidInput
 from dperm.privacy.guarantee import Accounting, Guarantee
 
-__all__ = ["PrivacyReport", "ReleaseLine"]
+__all__ = ["PrivacyReport", "ReleaseLine", "write_whole"]
 
 FORMAT = "dperm privacy report 1"
 
@@ -139,17 +139,7 @@ class PrivacyReport:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as JSON, whole or not at all."""
-        target = Path(path)
-        with tempfile.NamedTemporaryFile("w", dir=target.parent, suffix=".tmp", delete=False) as handle:
-            try:
-                handle.write(self.to_json() + "\n")
-                handle.flush()
-                os.fsync(handle.fileno())
-            except BaseException:
-                os.unlink(handle.name)
-                raise
-        os.replace(handle.name, target)
-        return target
+        return write_whole(path, self.to_json() + "\n")
 
     def summary(self) -> str:
         """Say in a few lines what is guaranteed and what was released."""
@@ -163,6 +153,22 @@ class PrivacyReport:
         if self.guarantee is not None:
             lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
         return "\n".join(lines)
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write a file whole or not at all: under another name first, then moved to its place."""
+    target = Path(path)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".tmp", delete=False) as handle:
+        try:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        except BaseException:
+            os.unlink(handle.name)
+            raise
+    os.replace(handle.name, target)
+    return target
 
 
 def _plain(value: Any) -> Any:

@@ -59,6 +59,11 @@ class Scope:
         )
         self.records: list[ReleaseRecord] = []
         self._used: Counter[str] = Counter()
+        # the plan never changes, and a solver may make thousands of releases of one kind: one record serves them all
+        self._planned = {
+            planned.query: (planned.count, ReleaseRecord(planned.query, planned.event(calibrated.scale)))
+            for planned in calibrated.plan.releases
+        }
         self._lock = threading.Lock()
         self._settled = False
 
@@ -72,17 +77,16 @@ class Scope:
         with self._lock:
             if self._settled:
                 raise PlanViolation(f"a release of {query!r} was tried after the fit had been settled.")
-            planned = next((r for r in self.calibrated.plan.releases if r.query == query), None)
+            planned = self._planned.get(query)
             if planned is None:
                 raise PlanViolation(f"a release of {query!r} was tried that the plan does not contain.")
-            if self._used[query] >= planned.count:
-                raise PlanViolation(
-                    f"release {self._used[query] + 1} of {query!r} was tried; {planned.count} are planned."
-                )
-            if planned.event(self.calibrated.scale) != event:
+            count, record = planned
+            if self._used[query] >= count:
+                raise PlanViolation(f"release {self._used[query] + 1} of {query!r} was tried; {count} are planned.")
+            if record.event != event:
                 raise PlanViolation(f"a release of {query!r} was tried whose cost differs from the plan.")
             self._used[query] += 1
-            self.records.append(ReleaseRecord(query=query, event=event, forfeited=False))
+            self.records.append(record)
 
     def settle(self) -> None:
         """Charge unused planned releases as forfeited and write the ledger's second transaction."""

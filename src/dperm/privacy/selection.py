@@ -3,7 +3,8 @@
 Among candidates with scores u_j the winner is the largest of u_j / b + G_j with independent Gumbel G_j, so candidate j
 wins with probability proportional to exp(u_j / b). Double arithmetic only filters: when the leader cannot be told from
 another candidate, both get more random digits and the comparison is made with as many digits as it needs. It never
-fails and never guesses. See ``selection.proof.md``.
+fails and never guesses. Scores that change a few at a time are kept in a :class:`TwoLevelRace`, which draws from the
+same law by inversion. See ``selection.proof.md``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ LIBM_ERROR = 2e-13
 _LOW, _HIGH = np.uint64(2**34), np.uint64(2**64 - 2**40)
 _UP = 1.0 + 2.0**-49
 _CHUNK = 1 << 15
+_TOO_LARGE = "the scores are too large for their sensitivity to be raced in double precision."
 
 FloatArray = NDArray[np.float64]
 
@@ -37,7 +39,7 @@ def race_scale(sensitivity: float, noise_multiplier: float, slack: float = 0.0) 
         raise InvalidInput(f"the sensitivity of scores must be positive and finite, not {sensitivity!r}.")
     room = 2.0 / noise_multiplier - slack * _UP
     if room <= 0.0 or slack > 1e-3 * room:
-        raise Unsupported("the scores are too large for their sensitivity to be raced in double precision.")
+        raise Unsupported(_TOO_LARGE)
     return 2.0 * sensitivity / room * _UP
 
 
@@ -104,18 +106,18 @@ def _settle(
 
 
 class TwoLevelRace:
-    """A race over candidates whose scores change a few at a time.
+    """A selection with the law of a race, among candidates whose scores change a few at a time.
 
-    Candidates stand in groups of about sqrt(p). First the groups race with the log of their total weight, then the
-    candidates of the winning group. A change recomputes only its groups, from scratch, so nothing drifts and the
-    state after any sequence of updates equals a fresh build.
+    Candidates stand in groups. A group is drawn in proportion to the total weight of its candidates, then a candidate
+    in proportion to its own weight, exp(score / scale). A change recomputes only its groups, from their weights, so
+    nothing drifts and the state after any sequence of updates equals a fresh build.
 
     Parameters
     ----------
     scores : array of shape (p,)
         Initial scores.
     sensitivity, noise_multiplier : float
-        As for one selection; the scale found covers the rounding of the group weights.
+        As for one selection; the scale found covers the rounding of the weights.
     bound : float
         Public bound on the absolute scores; scores are clipped to it.
     """
@@ -128,45 +130,75 @@ class TwoLevelRace:
         self.sensitivity, self.noise_multiplier, self.bound = float(sensitivity), float(noise_multiplier), float(bound)
         self.width, self.error, self.scale = self.numbers(values.size, sensitivity, noise_multiplier, bound)
         n_groups = -(-values.size // self.width)
-        padded = np.full(n_groups * self.width, -np.inf)
-        padded[: self.size] = self._logits(values)
-        self._table = padded.reshape(n_groups, self.width)
-        self._totals = np.empty(n_groups)
-        self._refresh(np.arange(n_groups))
+        self._parts = np.zeros((n_groups, self.width))  # weights are part * 2^power; what fills up a group weighs 0
+        self._powers = np.full((n_groups, self.width), -(2**62), np.int64)
+        self._totals, self._tops = np.zeros(n_groups), np.zeros(n_groups, np.int64)
+        self._stale = np.zeros(n_groups, np.bool_)
+        self.update(np.arange(self.size), values)
 
     @staticmethod
     def numbers(size: int, sensitivity: float, noise_multiplier: float, bound: float) -> tuple[int, float, float]:
-        """Group width, error of a group's total and scale, from public numbers; refuses what cannot be raced."""
-        # groups smaller than sqrt(p): an update rewrites its whole group, a selection only reads the groups' totals
-        width = max(1, math.isqrt(max(size // 64, 1)))
+        """Group width, error of the log of a weight and scale, from public numbers; refuses what cannot be raced."""
+        # groups smaller than sqrt(p): an update adds up every group that it touches, a selection the groups' totals
+        width = max(1, math.isqrt(max(size // 256, 1)))
         largest = bound / (sensitivity * noise_multiplier) * _UP  # the scale is no smaller than this product
-        # rounding of the logit, of exp, of the sum of `width` terms and of the log, in units of the scale
+        # rounding of the logit, of its reduction, of exp and of the sum of `width` terms
         error = 2.0**-52 * (4.0 * largest + width + 16.0)
-        return width, error, race_scale(sensitivity, noise_multiplier, 4.0 * error)
-
-    def _logits(self, values: FloatArray) -> FloatArray:
-        clipped: FloatArray = np.clip(values, -self.bound, self.bound) / self.scale
-        return clipped
-
-    def _refresh(self, groups: NDArray[np.intp]) -> None:
-        from dperm.kernels.race import group_totals  # compiled: only when needed
-
-        group_totals(self._table, groups, self._totals)
+        scale = race_scale(sensitivity, noise_multiplier, 4.0 * error)
+        if largest > 2.0**60:  # powers of two are counted in 64 bits
+            raise Unsupported(_TOO_LARGE)
+        return width, error, scale
 
     def update(self, indices: NDArray[np.intp], scores: FloatArray) -> None:
         """Give the candidates at ``indices`` new scores; of several for one candidate the last counts."""
-        if not np.isfinite(scores).all():
+        from dperm.kernels.race import NOT_FINITE, OUTSIDE, update_weights  # compiled: only when needed
+
+        done = update_weights(
+            np.asarray(indices, np.int64), np.asarray(scores, np.float64), self.size, self.bound, self.scale,
+            self._parts, self._powers, self._totals, self._tops, self._stale,
+        )  # fmt: skip
+        if done == NOT_FINITE:
             raise InvalidInput("a race needs finite scores.")
-        places = np.asarray(indices, np.intp)
-        if places.size and not (places.min() >= 0 and places.max() < self.size):
+        if done == OUTSIDE:
             raise InvalidInput("an update names a candidate that is not in the race.")
-        self._table.reshape(-1)[places] = self._logits(np.asarray(scores, np.float64))
-        touched = np.zeros(len(self._totals), np.bool_)
-        touched[places // self.width] = True
-        self._refresh(np.flatnonzero(touched))
 
     def select(self, source: RandomSource) -> int:
         """Return the winner."""
-        group = gumbel_race(self._totals, 1.0, source)
-        row = self._table[group]
-        return group * self.width + gumbel_race(row[: min(self.width, self.size - group * self.width)], 1.0, source)
+        words = source.words(2)
+        group = _draw(self._totals, self._tops, int(words[0]), source)
+        members = slice(min(self.width, self.size - group * self.width))
+        chosen = _draw(self._parts[group, members], self._powers[group, members], int(words[1]), source)
+        return group * self.width + chosen
+
+
+def _draw(parts: FloatArray, powers: NDArray[np.int64], word: int, source: RandomSource) -> int:
+    """Return k with probability exactly in proportion to ``parts[k] * 2^powers[k]``; ``word`` is the first draw."""
+    from dperm.kernels.race import UNDECIDED, locate
+
+    found = int(locate(parts, powers, (word + 0.5) * 2.0**-64))
+    return _settle_draw(parts, powers, word, source) if found == UNDECIDED else found
+
+
+def _settle_draw(parts: FloatArray, powers: NDArray[np.int64], digits: int, source: RandomSource) -> int:
+    """The same in whole numbers, with as many digits as it takes."""
+    halves = [math.frexp(part) for part in parts.tolist()]
+    # weight = whole * 2^exponent, exactly
+    wholes = [int(math.ldexp(half, 53)) for half, _ in halves]
+    exponents = [int(power) + e - 53 for (_, e), power in zip(halves, powers.tolist(), strict=True)]
+    n, top = len(wholes), max(exponents)
+    bits = 64
+    while True:
+        shifts = [bits + 64 + e - top for e in exponents]
+        # every weight lies in [low, low + 1) units, the point in [digits, digits + 1) 2^-bits of the total
+        lows = [whole << s if s >= 0 else whole >> -s for whole, s in zip(wholes, shifts, strict=True)]
+        total = sum(lows)
+        least, most = digits * total, (digits + 1) * (total + n)
+        below = 0
+        for k, low in enumerate(lows):
+            if k == n - 1 or most <= (below + low) << bits:
+                if k == 0 or least >= (below + k) << bits:
+                    return k
+                break
+            below += low
+        digits = (digits << 64) | source.word()
+        bits += 64

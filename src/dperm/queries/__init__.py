@@ -6,7 +6,7 @@ from dperm.queries.greedy import GreedyScores
 from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sampled import SampledCorrection, SampledGradient
-from dperm.queries.scores import AtomScores
+from dperm.queries.scores import AtomScores, PenalisedAtomScores
 from dperm.queries.statistics import (
     Curvature,
     FirstMoment,
@@ -15,23 +15,31 @@ from dperm.queries.statistics import (
     TargetMoment,
     unpack_symmetric,
 )
+from dperm.queries.targets import ClassCounts, TargetDeviation
+from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 
 __all__ = [
     "QUERIES",
     "AtomScores",
+    "ClassCounts",
     "Curvature",
     "FirstMoment",
     "FullGradient",
     "GradientBlock",
     "GradientCoordinate",
     "GreedyScores",
+    "MappedGradient",
+    "MappedSecondMoment",
     "PartialPredictions",
+    "PenalisedAtomScores",
     "PerturbedMinimum",
     "QuantileScores",
     "Query",
+    "RowLengths",
     "SampledCorrection",
     "SampledGradient",
     "SecondMoment",
+    "TargetDeviation",
     "TargetMoment",
     "unpack_symmetric",
 ]
@@ -44,6 +52,7 @@ QUERIES: dict[str, type[Query]] = {
         GradientBlock,
         GradientCoordinate,
         AtomScores,
+        PenalisedAtomScores,
         GreedyScores,
         Curvature,
         FirstMoment,
@@ -53,5 +62,10 @@ QUERIES: dict[str, type[Query]] = {
         SampledGradient,
         SampledCorrection,
         PerturbedMinimum,
+        ClassCounts,
+        TargetDeviation,
+        RowLengths,
+        MappedSecondMoment,
+        MappedGradient,
     )
 }

@@ -136,8 +136,8 @@ class GradientBlock(FullGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "columns", tuple(int(j) for j in self.columns))
-        if not self.columns or len(set(self.columns)) < len(self.columns) or min(self.columns) < 0:
+        object.__setattr__(self, "columns", tuple(map(int, self.columns)))
+        if not self.columns or min(self.columns) < 0 or len(set(self.columns)) < len(self.columns):
             raise InvalidInput("a gradient block needs distinct column indices, at least one, all >= 0.")
 
     def _n_columns(self, facts: Facts) -> int:
@@ -155,13 +155,16 @@ class GradientBlock(FullGradient):
     def _single(self, data: DesignData) -> FloatArray:
         """One column, at the cost of that column."""
         assert isinstance(self.weights, SparseWeights | BoxedWeights)
-        design, column = data.design, self.columns[0]
-        scores, spacing = data.memory.scores(design, self.weights)
-        grid = design.grids.spacing(self.loss.slope_bound, design.grids.slope_bits)
+        design, column, loss = data.design, self.columns[0], self.loss
+        grid = design.grids.spacing(loss.slope_bound, design.grids.slope_bits)
         step = design.spacing * grid
         # clipping the product bounds it by the same number as clipping the slope by the column's size would
         limit = math.inf if self.clip is None else float(math.floor(self.clip / step))
-        total = design.column_sum(column, limit, scores, spacing, data.target, self.loss, grid)
+        if isinstance(self.weights, BoxedWeights) and design.dense:
+            total = data.memory.columns.total(design, data.target, loss, self.weights, column, grid, limit)
+        else:
+            scores, spacing = data.memory.scores(design, self.weights)
+            total = design.column_sum(column, limit, scores, spacing, data.target, loss, grid)
         return np.array([total * step])
 
 

@@ -1,4 +1,4 @@
-"""Scores of single coordinates for greedy descent, each with the same sensitivity. Proof: ``greedy.proof.md``.
+"""Scores of single coordinates for greedy descent, all with the same sensitivity. Proof: ``greedy.proof.md``.
 
 Method: Mangold, Bellet, Salmon & Tommasi, AISTATS 2023 (DP-GCD). Its rules GS-s, GS-r and GS-q say how much a step
 along one coordinate would achieve; here the noise is added to the score itself.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,13 +25,54 @@ from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.selection import TwoLevelRace
 from dperm.queries.gradients import GradientCoordinate, check_weights, clipped_slopes
 
-__all__ = ["RULES", "GradientCoordinateL1", "GreedyGradients", "GreedyScores"]
+__all__ = ["RULES", "GradientCoordinateL1", "GreedyGradients", "GreedyScores", "PerColumn"]
 
 FloatArray = NDArray[np.float64]
 
-RULES = ("GS-s", "GS-r", "GS-q")
+RULES = ("GS-s", "GS-r", "GS-q")  # in the order of the kernels' numbers for them
 
 _ROUNDING = 2.0**-48  # a score takes a dozen operations, each of relative error 2^-53
+
+
+@dataclass(frozen=True, eq=False)
+class PerColumn:
+    """One public positive number for every column, the intercept's last.
+
+    Equal only to itself: a run carries one object from query to query and never compares its numbers again.
+
+    >>> PerColumn((1.0, 0.5)).values.tolist()
+    [1.0, 0.5]
+    """
+
+    values: FloatArray
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, np.float64)
+        if values.ndim != 1 or not (np.isfinite(values) & (values > 0.0)).all():
+            raise InvalidInput("numbers for single columns must be positive, one for each column.")
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+
+def _array(number: float | PerColumn) -> FloatArray:
+    """The numbers as an array of one for all columns or one for each."""
+    return number.values if isinstance(number, PerColumn) else np.array([float(number)])
+
+
+@lru_cache(maxsize=4)  # a run asks for the same public numbers at every step
+def _extremes(
+    smoothness: float | PerColumn, l2: float, limit: float | PerColumn | None, natural: float, intercept: float
+) -> tuple[float, float, float, float]:
+    """Over all columns: largest person's bound by root of curvature, least and largest root, largest person's bound.
+
+    ``natural`` bounds an unclipped product, ``intercept`` that of the constant column (0 without one).
+    """
+    roots = np.sqrt(_array(smoothness) + l2)
+    person = np.minimum(natural, _array(math.inf if limit is None else limit))
+    if intercept:
+        person = np.broadcast_to(person, max(person.size, roots.size, 2)).copy()
+        person[-1] = min(person[-1], intercept)
+    return float((person / roots).max()), float(roots.min()), float(roots.max()), float(person.max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +83,16 @@ class GreedyScores(Query):
     ----------
     loss, weights
         Where the gradient is taken; weights are public.
-    smoothness : float
-        Public curvature of every coordinate, the same for all: it sets the unit step of the rule.
+    smoothness : float or PerColumn
+        Public curvature of every coordinate: it sets the unit step of the rule.
     penalty : SeparablePenalty
         Enters the rule; not applied to ``unpenalised`` coordinates.
     rule : {"GS-s", "GS-r", "GS-q"}
         Largest violation of optimality, longest proximal step, largest decrease of the model. At a zero weight with an
         l1 penalty all three score the margin, gradient size less l1, without cutting it off at zero.
-    limit : float, optional
-        Bound on one person's product slope times value, each clipped on its own; by default nothing is clipped.
+    limit : float or PerColumn, optional
+        Bound on one person's product slope times value, each clipped on its own; by default nothing is clipped. The
+        common sensitivity is the largest limit / sqrt(curvature) of any column.
     race : (noise multiplier, sensitivity), optional
         Public numbers of the selection that will follow: on sparse designs scores are then kept up to date between
         queries inside a two-level race, at a cost by what changed.
@@ -59,11 +102,11 @@ class GreedyScores(Query):
 
     loss: Loss
     weights: SparseWeights
-    smoothness: float
+    smoothness: float | PerColumn
     penalty: SeparablePenalty
     unpenalised: tuple[int, ...] = ()
     rule: str = "GS-r"
-    limit: float | None = None
+    limit: float | PerColumn | None = None
     race: tuple[float, float] | None = None
     excluded: tuple[int, ...] = ()
 
@@ -75,63 +118,44 @@ class GreedyScores(Query):
             raise InvalidInput(f"rule must be one of {', '.join(RULES)}, not {self.rule!r}.")
         for what in ("smoothness", "limit"):
             value = getattr(self, what)
-            if value is not None and not (math.isfinite(value) and value > 0.0):
+            if not (value is None or isinstance(value, PerColumn) or (math.isfinite(value) and value > 0.0)):
                 raise InvalidInput(f"{what} must be positive, not {value!r}.")
         if not math.isfinite(self.loss.slope_bound) or self.loss.n_outputs != 1:
             raise InvalidInput("greedy scores need a loss with bounded slopes and one output.")
-        if not self.penalty.low <= 0.0 <= self.penalty.high:
+        low, high = self.penalty.low, self.penalty.high
+        if not low <= 0.0 <= high:
             raise InvalidInput("greedy descent starts at zero, so the box must contain it.")
-        inside = (self.penalty.low, self.penalty.high)
-        if self._boxed and any(
-            not inside[0] <= v <= inside[1] for j, v in self.weights.entries.items() if j not in self.unpenalised
+        if not (math.isinf(low) and math.isinf(high)) and any(
+            not low <= v <= high for j, v in self.weights.entries.items() if j not in self.unpenalised
         ):
             raise InvalidInput("weights must lie inside the penalty's box: outside it the rules are not Lipschitz.")
 
     # ------------------------------------------------------------------------------------------- the rule
     @property
-    def curvature(self) -> float:
-        """Curvature of a coordinate, the l2 part of the penalty included."""
-        return self.smoothness + self.penalty.l2
-
-    def at_zero(self, gradients: FloatArray) -> FloatArray:
-        """Scores of coordinates whose weight is zero, from their mean gradients."""
-        root = math.sqrt(self.curvature)
-        if self._boxed:
-            return root * np.abs(np.clip(gradients / -self.curvature, self.penalty.low, self.penalty.high))
-        # without cutting off at zero: coordinates below the threshold keep their order, at the same sensitivity
-        margin: FloatArray = (np.abs(gradients) - self.penalty.l1) / root
-        return margin
+    def curvature(self) -> FloatArray:
+        """Curvature, the l2 part of the penalty included: one number for all coordinates, or one for each."""
+        return _array(self.smoothness) + self.penalty.l2
 
     @property
-    def _boxed(self) -> bool:
-        return not (math.isinf(self.penalty.low) and math.isinf(self.penalty.high))
+    def _rule(self) -> tuple[Any, ...]:
+        """What the kernels need to know of the rule."""
+        free = np.zeros(self.weights.d, np.bool_)
+        free[list(self.unpenalised)] = True
+        penalty = self.penalty
+        part = (float(penalty.l1), float(penalty.l2), float(penalty.low), float(penalty.high))
+        return np.sqrt(self.curvature), self.curvature, free, part, RULES.index(self.rule)
 
-    def special(self) -> list[int]:
-        """Coordinates that need the full rule: those with a weight and those without a penalty."""
-        return sorted(self.weights.entries.keys() | set(self.unpenalised))
+    def _boxed_weights(self) -> FloatArray:
+        """Weights as they enter the rule: within their public box."""
+        return np.clip(self.weights.dense(), -self.weights.box, self.weights.box)
 
-    def one(self, gradient: float, column: int) -> float:
-        """Score of one coordinate by the full rule."""
-        curvature, part = self.curvature, self.penalty
-        root = math.sqrt(curvature)
-        if column in self.unpenalised:
-            return abs(gradient) / root
-        weight = self.weights.entries.get(column, 0.0)
-        gradient = gradient + part.l2 * weight
-        if part.smooth:
-            return abs(gradient) / root
-        if weight == 0.0:
-            if self._boxed:
-                return root * abs(min(max(gradient / -curvature, part.low), part.high))
-            return (abs(gradient) - part.l1) / root
-        if self.rule == "GS-s" and not self._boxed:
-            return abs(gradient + math.copysign(part.l1, weight)) / root
-        moved = part.prox_one(weight - gradient / curvature, 1.0 / curvature)
-        step = moved - weight
-        if self.rule != "GS-q":
-            return root * abs(step)
-        decrease = -(gradient * step + 0.5 * curvature * step * step + part.l1 * (abs(moved) - abs(weight)))
-        return math.sqrt(2.0 * max(decrease, 0.0))
+    def scores_of(self, gradients: FloatArray, factor: float = 1.0) -> FloatArray:
+        """All scores from all mean gradients, which are ``gradients * factor``."""
+        from dperm.kernels.greedy import column_scores  # compiled: only when needed
+
+        everyone = np.arange(self.weights.d)
+        out: FloatArray = column_scores(everyone, gradients, factor, self._boxed_weights(), *self._rule)
+        return out
 
     # --------------------------------------------------------------------------------------- evaluation
     def evaluate(self, data: DesignData) -> Any:
@@ -149,44 +173,50 @@ class GreedyScores(Query):
     def scores(self, data: DesignData) -> FloatArray:
         """All scores, by a full pass."""
         sums, step = self.sums(data)
-        return self.scores_of(sums * step / data.facts.n)
-
-    def scores_of(self, gradients: FloatArray) -> FloatArray:
-        """All scores from all mean gradients."""
-        out = self.at_zero(gradients)
-        for j in self.special():
-            out[j] = self.one(float(gradients[j]), j)
-        return out
+        return self.scores_of(sums, step / data.facts.n)
 
     def sums(self, data: DesignData) -> tuple[FloatArray, float]:
         """Gradient sums of all coordinates in grid steps, each product clipped, and their spacing."""
         slopes, spacing = clipped_slopes(data, self.loss, self.weights, np.inf)
         step = data.design.spacing * spacing
-        if self.limit is None:
-            return data.design.sums(slopes), step
-        return data.design.clipped_sums(slopes, self.limits(data, step)), step
+        return self.sums_of(data, slopes, step), step
 
-    def limits(self, data: DesignData, step: float) -> FloatArray:
-        """The limit in whole grid steps, for every column."""
-        top = math.inf if self.limit is None else math.floor(self.limit / step)
-        return np.full(data.design.d, float(top))
+    def sums_of(self, data: DesignData, slopes: FloatArray, step: float) -> FloatArray:
+        """The same from the slopes of all rows in grid steps."""
+        if self.limit is None:
+            return data.design.sums(slopes)
+        return data.design.clipped_sums(slopes, np.broadcast_to(self.limits(step), data.design.d).copy())
+
+    def limits(self, step: float) -> FloatArray:
+        """The limit in whole grid steps: one number for all columns, or one for each."""
+        return np.floor(_array(math.inf if self.limit is None else self.limit) / step)
 
     # --------------------------------------------------------------------------------------- sensitivity
-    def _person(self, facts: Facts) -> float:
-        natural = self.loss.slope_bound * facts.value_bound * (1.0 + 2.0**-50)
-        return natural if self.limit is None else min(natural, self.limit)
+    def _extremes(self, facts: Facts) -> tuple[float, float, float, float]:
+        natural = self.loss.slope_bound * facts.block_bound(1) * (1.0 + 2.0**-50)
+        intercept = self.loss.slope_bound * facts.intercept_height * (1.0 + 2.0**-50)
+        return _extremes(self.smoothness, self.penalty.l2, self.limit, natural, intercept)
+
+    def person_bound(self, facts: Facts) -> float:
+        """Bound on one person's clipped product in any coordinate."""
+        return self._extremes(facts)[3]
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        exact = self._person(facts) / (facts.n * math.sqrt(self.curvature))
+        exact = self._extremes(facts)[0] / facts.n
         return exact * (1.0 + 2.0**-48) + 2.0 * _ROUNDING * self.bound(facts)
 
     def bound(self, facts: Facts) -> float:
         # public and the same at every step of a run: weights lie in the box
-        farthest = self._person(facts) + self.penalty.l1 + self.curvature * self.weights.box
-        return 4.0 * farthest / math.sqrt(self.curvature)
+        worst, least, largest, _ = self._extremes(facts)
+        return 4.0 * (worst + self.penalty.l1 / least + largest * self.weights.box)
 
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)
+        for what in (self.smoothness, self.limit):
+            if isinstance(what, PerColumn) and len(what.values) != facts.d:
+                raise InvalidInput(
+                    f"smoothness and limit must be one number or {facts.d}, one per column, not {len(what.values)}."
+                )
         if self.race is not None:  # refused before the charge if these numbers cannot be raced
             multiplier, sensitivity = self.race
             TwoLevelRace.numbers(facts.d, sensitivity, multiplier, self.bound(facts))
@@ -215,10 +245,10 @@ class GreedyGradients(Query):
         return sums * step / data.facts.n
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        return self._rule()._person(facts) / facts.n * (1.0 + 2.0**-48) + _ROUNDING * self.bound(facts)
+        return self._rule().person_bound(facts) / facts.n * (1.0 + 2.0**-48) + _ROUNDING * self.bound(facts)
 
     def bound(self, facts: Facts) -> float:
-        return self._rule()._person(facts) * (1.0 + 2.0**-48)
+        return self._rule().person_bound(facts) * (1.0 + 2.0**-48)
 
     def size(self, facts: Facts) -> int:
         return self._rule().size(facts)
@@ -237,17 +267,17 @@ class _State:
         design = data.design
         self.columns = design.compressed_columns
         self.rows = self.columns.tocsr()
-        self.slopes, slope_spacing = clipped_slopes(data, query.loss, query.weights, np.inf)
-        self.step = design.spacing * slope_spacing
-        self.limits = query.limits(data, self.step)
-        self.sums = query.sums(data)[0]
-        self.entries = dict(query.weights.entries)
+        self.grid = design.grids.spacing(query.loss.slope_bound, design.grids.slope_bits)
+        self.step = design.spacing * self.grid
+        self.factor = self.step / data.facts.n
+        self.limits = query.limits(self.step)
+        self.rule = query._rule
         self.stamp = np.full(design.d, -1, np.int64)
         self.touched = np.empty(design.d, np.int64)
         self.mark = 0
+        scores = self._start(data, query)
         assert query.race is not None
         multiplier, sensitivity = query.race
-        scores = query.scores_of(self.sums * self.step / data.facts.n)
         self.race = TwoLevelRace(scores, sensitivity, multiplier, query.bound(data.facts))
 
     @classmethod
@@ -257,45 +287,54 @@ class _State:
         key = (query.loss, *run, query.rule, query.limit, query.race)
         kept: dict[Any, _State] = data.memory.incremental
         state = kept.get(key)
-        changed = [] if state is None else query.weights.changed(state.entries)
-        if state is None or data.design.n_features in changed:  # the intercept touches every row: start afresh
+        if state is None:
             kept.clear()
             state = kept[key] = cls(data, query)
+            return state
+        changed = query.weights.changed(state.entries)
+        if data.design.n_features in changed:  # the intercept touches every row
+            state.race.update(np.arange(data.design.d), state._start(data, query))
         elif changed:
             state._move(data, query, changed)
         return state
 
+    def _start(self, data: DesignData, query: GreedyScores) -> FloatArray:
+        """Compute everything afresh and return all scores."""
+        self.slopes, _ = clipped_slopes(data, query.loss, query.weights, np.inf)
+        self.sums = query.sums_of(data, self.slopes, self.step)
+        self.weights = query._boxed_weights()
+        self.entries = dict(query.weights.entries)
+        return query.scores_of(self.sums, self.factor)
+
     def _move(self, data: DesignData, query: GreedyScores, changed: list[int]) -> None:
-        from dperm.kernels.greedy import update_sums  # compiled: only when needed
+        from dperm.kernels.greedy import column_scores, update_sums  # compiled: only when needed
 
         parts = [self.columns.indices[self.columns.indptr[j] : self.columns.indptr[j + 1]] for j in changed]
         rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
         new = self._slopes(data, query, rows)
         old = self.slopes[rows]
         self.mark += 1
+        intercept = data.design.n_features
+        first = changed if data.design.d == intercept else [*changed, intercept]
+        self.touched[: len(first)] = first
+        self.stamp[first] = self.mark
         n_touched = update_sums(
             rows, old, new, self.rows.data, self.rows.indices, self.rows.indptr,
-            self.limits, self.sums, self.stamp, self.mark, self.touched,
+            self.limits, self.sums, self.stamp, self.mark, self.touched, len(first),
         )  # fmt: skip
         self.slopes[rows] = new
-        touched = self.touched[:n_touched].copy()
-        intercept = data.design.n_features
         if data.design.d > intercept:
-            limit, height = self.limits[intercept], data.design.intercept_steps
+            limit, height = self.limits[-1], data.design.intercept_steps
             change = np.clip(height * new, -limit, limit) - np.clip(height * old, -limit, limit)
             self.sums[intercept] += change.sum()
+        for j in changed:
+            self.weights[j] = min(max(query.weights.entries.get(j, 0.0), -query.weights.box), query.weights.box)
         self.entries = dict(query.weights.entries)
-        moved = [j for j in query.special() if self.stamp[j] == self.mark or j >= intercept]
-        special = np.array(sorted({*moved, *changed}), dtype=np.int64)
-        n = data.facts.n
-        exact = [query.one(float(self.sums[j] * self.step / n), int(j)) for j in special]
-        # those with the full rule come last and overwrite
-        columns = np.concatenate([touched, special])
-        self.race.update(columns, np.concatenate([query.at_zero(self.sums[touched] * self.step / n), exact]))
+        touched = self.touched[:n_touched]
+        self.race.update(touched, column_scores(touched, self.sums, self.factor, self.weights, *self.rule))
 
     def _slopes(self, data: DesignData, query: GreedyScores, rows: Any) -> FloatArray:
         scores, spacing = data.memory.scores(data.design, query.weights)
         raw = query.loss.slope(scores[rows] * spacing, data.target[rows])
-        raw = np.clip(raw, -query.loss.slope_bound, query.loss.slope_bound)
-        grids = data.design.grids
-        return toward_zero(raw, grids.spacing(query.loss.slope_bound, grids.slope_bits))
+        bound = query.loss.slope_bound
+        return toward_zero(np.minimum(np.maximum(raw, -bound), bound), self.grid)

@@ -1,8 +1,9 @@
-"""Buying the range of the columns: two private quantiles per column, each one selection on a public grid."""
+"""Buying the range of columns and target: two private quantiles each, every one a selection on a public grid."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dperm.data.bounds import Bounds, QuantilePurchase, range_scaling
 from dperm.data.design import Scaling
@@ -11,15 +12,17 @@ from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import NoisyMax
 from dperm.queries.statistics import QuantileScores
 
-__all__ = ["buy_scaling", "expected_rank_error", "with_purchase"]
+__all__ = ["buy_range", "buy_scaling", "expected_rank_error", "with_purchase"]
+
+FloatArray = NDArray[np.float64]
 
 
-def with_purchase(plan: Plan, purchase: QuantilePurchase, n_features: int) -> Plan:
-    """Put the purchase of bounds in front of a plan, with its share of the budget."""
+def with_purchase(plan: Plan, purchase: QuantilePurchase, n_ranges: int) -> Plan:
+    """Put the purchase of ``n_ranges`` ranges in front of a plan, with its share of the budget."""
     bought = PlannedRelease(
         QuantileScores.name,
         NoisyMax.kind,
-        count=2 * n_features,
+        count=2 * n_ranges,
         share=purchase.budget_share,
         replacement_ratio=QuantileScores.replacement_ratio,
     )
@@ -34,15 +37,28 @@ def expected_rank_error(calibrated: CalibratedPlan, n_points: int) -> float:
     return multiplier * (float(np.log(n_points)) + 3.0)
 
 
-def buy_scaling(holder: DataHolder, bounds: Bounds, calibrated: CalibratedPlan, centred: bool) -> Scaling:
-    """Release two quantiles per column and return the scaling they give."""
-    assert bounds.purchase is not None
-    purchase = bounds.purchase
+def buy_range(holder: DataHolder, purchase: QuantilePurchase, calibrated: CalibratedPlan, column: int) -> FloatArray:
+    """Release two quantiles of a column and return them in order."""
     grid = purchase.grid_points()
     mechanism = NoisyMax(calibrated.noise_multiplier(QuantileScores.name))
-    ends = np.empty((2, holder.facts.n_features))
-    for column in range(holder.facts.n_features):
-        for row, (quantile, side) in enumerate(((purchase.low, "low"), (purchase.high, "high"))):
-            ends[row, column] = grid[holder.release(QuantileScores(column, quantile, grid, side), mechanism)]
-    ends.sort(axis=0)
+    queries = (
+        QuantileScores(column, purchase.low, grid, "low"),
+        QuantileScores(column, purchase.high, grid, "high"),
+    )
+    return np.sort([grid[holder.release(query, mechanism)] for query in queries])
+
+
+def buy_scaling(
+    holder: DataHolder,
+    bounds: Bounds,
+    calibrated: CalibratedPlan,
+    centred: bool,
+    boolean: NDArray[np.bool_] | None = None,
+) -> Scaling:
+    """Buy the range of every column, but those of type bool, and return the scaling they give."""
+    assert bounds.purchase is not None
+    n_features = holder.facts.n_features
+    ends = np.tile([[0.0], [1.0]], n_features)
+    for column in np.flatnonzero(bounds.bought_columns(n_features, boolean)):
+        ends[:, column] = buy_range(holder, bounds.purchase, calibrated, int(column))
     return range_scaling(ends[0], ends[1], row_norm=bounds.row_norm, centred=centred)

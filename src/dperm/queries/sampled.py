@@ -6,7 +6,8 @@ The sample is drawn by the mechanism; a query hands it one summand per person. P
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,25 +47,27 @@ class SampledQuery(ZeroOutQuery):
     """A query whose value is one summand per person; its sensitivity bounds one summand."""
 
 
-def _summands(data: DesignData, steps: FloatArray, spacing: float) -> Summands:
-    """Row times slope for every person, slopes being whole numbers of ``spacing``."""
+#: slopes of the people in some data, whole numbers of the second value, at most the given limit for each of them
+Slopes = Callable[[DesignData, FloatArray | float], tuple[FloatArray, float]]
+
+
+def _summands(data: DesignData, clip: float | None, n_outputs: int, slopes: Slopes) -> Summands:
+    """Row times slope for every person, worked out for the people of a sample only."""
     design = data.design
-    unit = design.spacing * spacing
 
     def total(mask: BoolArray) -> FloatArray:
-        taken = mask if steps.ndim == 1 else mask[:, None]
-        return design.sums(np.where(taken, steps, 0.0)) * unit
+        rows = np.flatnonzero(mask)
+        everyone = len(rows) == design.n_rows
+        sample = data if everyone else replace(data, design=design.take(rows), target=data.target[rows])
+        limits: FloatArray | float = np.inf
+        if clip is not None:
+            # the norms of all rows are kept from step to step, so only the first step pays for them
+            with np.errstate(divide="ignore"):
+                limits = clip * _DOWN / design.norms()[rows]
+        steps, spacing = slopes(sample, limits)
+        return sample.design.sums(steps) * (design.spacing * spacing)
 
-    return Summands(design.n_rows, design.d * math.prod(steps.shape[1:]), total)
-
-
-def _row_limits(data: DesignData, clip: float | None) -> FloatArray | float:
-    """Largest slope of every row for which slope times row stays within ``clip``."""
-    if clip is None:
-        return np.inf
-    with np.errstate(divide="ignore"):
-        limits: FloatArray = clip * _DOWN / data.design.norms()
-    return limits
+    return Summands(design.n_rows, design.d * n_outputs, total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,10 @@ class SampledGradient(SampledQuery, FullGradient):
     name: ClassVar[str] = "sampled gradient"
 
     def evaluate(self, data: DesignData) -> Any:
-        return _summands(data, *clipped_slopes(data, self.loss, self.weights, _row_limits(data, self.clip)))
+        def slopes(sample: DesignData, limits: FloatArray | float) -> tuple[FloatArray, float]:
+            return clipped_slopes(sample, self.loss, self.weights, limits)
+
+        return _summands(data, self.clip, self.loss.n_outputs, slopes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +117,16 @@ class SampledCorrection(SampledQuery):
         return widest if self.limit is None else min(self.limit, widest)
 
     def evaluate(self, data: DesignData) -> Any:
-        here, there = (self.loss.slope(predictions(data, w), data.target) for w in (self.weights, self.reference))
-        largest = np.minimum(_row_limits(data, self.clip), self._limit)
         grids = data.design.grids
         spacing = grids.spacing(self._limit, grids.slope_bits)
-        return _summands(data, toward_zero(np.clip(here - there, -largest, largest), spacing), spacing)
+
+        def slopes(sample: DesignData, limits: FloatArray | float) -> tuple[FloatArray, float]:
+            points = (self.weights, self.reference)
+            here, there = (self.loss.slope(predictions(sample, w), sample.target) for w in points)
+            largest = np.minimum(limits, self._limit)
+            return toward_zero(np.clip(here - there, -largest, largest), spacing), spacing
+
+        return _summands(data, self.clip, 1, slopes)
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
         return min(self.clip, self._limit * facts.row_bound * _UP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -119,21 +120,30 @@ class SecondMoment(Query):
     def _row_weights(self, data: DesignData) -> FloatArray:
         return _row_factors(data, self.clip)
 
+    def _rows(self, data: DesignData) -> Iterator[tuple[slice, FloatArray]]:
+        for part, block in data.design.row_chunks():
+            yield part, block * data.design.spacing
+
+    def _n_columns(self, facts: Facts) -> int:
+        return facts.d
+
     def _weight_bound(self) -> float:
         return 1.0
 
+    def _entry_bound(self, facts: Facts) -> float:
+        """Bound on one weighted entry of a row."""
+        return math.sqrt(self._weight_bound()) * facts.value_bound * _UP
+
     def evaluate(self, data: DesignData) -> FloatArray:
-        design = data.design
         weights = self._row_weights(data)
-        bits = design.grids.gram_bits
-        entry_bound = design.value_bound * max(1.0, math.sqrt(self._weight_bound()))
-        spacing = design.grids.spacing(entry_bound, bits)
-        total = np.zeros((design.d, design.d))
-        for part, block in design.row_chunks():
+        k = self._n_columns(data.facts)
+        spacing = data.design.grids.spacing(self._entry_bound(data.facts), data.design.grids.gram_bits)
+        total = np.zeros((k, k))
+        for part, block in self._rows(data):
             # the weight is folded into the row before it is rounded, so that the product stays whole
-            steps = toward_zero(block * design.spacing * weights[part][:, None], spacing)
+            steps = toward_zero(block * weights[part][:, None], spacing)
             total += steps.T @ steps
-        above = np.triu_indices(design.d, 1)
+        above = np.triu_indices(k, 1)
         packed = np.concatenate([np.diag(total), math.sqrt(2.0) * total[above]])
         return packed * (spacing * spacing)
 
@@ -148,11 +158,11 @@ class SecondMoment(Query):
         return (self._square_bound(facts) + rounding) * _UP
 
     def bound(self, facts: Facts) -> float:
-        entry = self._weight_bound() * facts.value_bound**2
-        return facts.n * min(self._square_bound(facts), entry) * math.sqrt(2.0) * _UP
+        return facts.n * min(self._square_bound(facts), self._entry_bound(facts) ** 2) * math.sqrt(2.0) * _UP
 
     def size(self, facts: Facts) -> int:
-        return facts.d * (facts.d + 1) // 2
+        k = self._n_columns(facts)
+        return k * (k + 1) // 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dperm.errors import InvalidInput
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.automatic import Automatic
 from dperm.solvers.central.blocks import BlockDescent
 from dperm.solvers.central.coordinate import CoordinateDescent
 from dperm.solvers.central.frank_wolfe import FrankWolfe
@@ -12,13 +13,17 @@ from dperm.solvers.central.greedy import GreedyCoordinateDescent
 from dperm.solvers.central.newton import Newton
 from dperm.solvers.central.objective_perturbation import PerturbedMinimiser
 from dperm.solvers.central.peel import Peel
+from dperm.solvers.central.pursuit import SparsePursuit
 from dperm.solvers.central.sgd import StochasticGradientDescent
 from dperm.solvers.central.svrg import VarianceReducedDescent
+from dperm.solvers.central.whitened import WhitenedDescent
 
 __all__ = [
     "SOLVERS",
+    "Automatic",
     "BlockDescent",
     "CoordinateDescent",
+    "Forecast",
     "FrankWolfe",
     "GradientDescent",
     "GreedyCoordinateDescent",
@@ -28,8 +33,10 @@ __all__ = [
     "Progress",
     "Solution",
     "Solver",
+    "SparsePursuit",
     "StochasticGradientDescent",
     "VarianceReducedDescent",
+    "WhitenedDescent",
     "resolve_solver",
 ]
 
@@ -46,12 +53,14 @@ SOLVERS: dict[str, type[Solver]] = {
         PerturbedMinimiser,
         StochasticGradientDescent,
         VarianceReducedDescent,
+        WhitenedDescent,
+        SparsePursuit,
     )
 }
 
 
 def resolve_solver(solver: str | Solver) -> Solver:
-    """Return a solver from its name, or the given one; ``"auto"`` is the plain gradient method.
+    """Return a solver from its name, or the given one; ``"auto"`` is the rule that chooses one from public facts.
 
     >>> resolve_solver("gradient").n_steps
     64
@@ -59,7 +68,7 @@ def resolve_solver(solver: str | Solver) -> Solver:
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
-        return GradientDescent()
+        return Automatic()
     if isinstance(solver, str) and solver in SOLVERS:
         return SOLVERS[solver]()
     names = ", ".join(repr(name) for name in ("auto", *SOLVERS))

@@ -7,10 +7,11 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
 
-__all__ = ["fraction", "positive", "share", "whole"]
+__all__ = ["fraction", "one_per_column", "positive", "positive_or_each", "share", "whole"]
 
 
 def _number(value: Any) -> bool:
@@ -35,6 +36,28 @@ def positive(solver: object, *names: str) -> None:
         if not _number(value) or not 1e-100 <= float(value) <= 1e100:
             raise InvalidInput(f"{name} must be positive, not {value!r}.")
         object.__setattr__(solver, name, float(value))
+
+
+def positive_or_each(solver: object, *names: str) -> None:
+    """The same for options that may also be a sequence of such numbers, one per column; it becomes a tuple."""
+    for name in names:
+        value = getattr(solver, name)
+        if not isinstance(value, tuple | list | np.ndarray):
+            positive(solver, name)
+            continue
+        if not len(value) or not all(_number(v) and 1e-100 <= float(v) <= 1e100 for v in value):
+            raise InvalidInput(f"{name} must be one positive number, or positive numbers, one for each column.")
+        object.__setattr__(solver, name, tuple(float(v) for v in value))
+
+
+def one_per_column(name: str, values: tuple[float, ...], d: int) -> NDArray[np.float64]:
+    """Return the numbers as an array, refused if there is not one for each of ``d`` columns."""
+    if len(values) != d:
+        raise InvalidInput(
+            f"{name} must be one positive number or {d}, one for each column and the intercept's last; "
+            f"{len(values)} were given."
+        )
+    return np.asarray(values, np.float64)
 
 
 def share(solver: object, *names: str) -> None:

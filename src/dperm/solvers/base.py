@@ -19,7 +19,7 @@ from dperm.privacy.calibration import CalibratedPlan, Plan
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.printed import Printed
 
-__all__ = ["Progress", "Solution", "Solver"]
+__all__ = ["Forecast", "Progress", "Solution", "Solver"]
 
 #: called as progress(steps done, steps in all); told nothing that depends on the data
 Progress = Callable[[int, int], None]
@@ -31,6 +31,28 @@ class Solution:
 
     weights: NDArray[np.float64]
     n_steps: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan will achieve, told before any data are touched.
+
+    Attributes
+    ----------
+    excess : float
+        Expected excess of the mean objective over its minimum.
+    null_excess : float or None
+        Bound on the excess of the model without weights: a plan whose forecast is above it promises nothing.
+    basis : str
+        The theorem it rests on, and whether it is an upper bound.
+    assumes : tuple of str
+        What was taken for granted and cannot be known without the data.
+    """
+
+    excess: float
+    null_excess: float | None
+    basis: str
+    assumes: tuple[str, ...]
 
 
 class Solver(ABC):
@@ -57,6 +79,10 @@ class Solver(ABC):
                 "for more classes use solver='gradient' or 'sgd'."
             )
 
+    def configured(self, objective: Objective, facts: Facts, budget: Budget, neighbours: Neighbours) -> Solver:
+        """Return the solver that will plan and solve; a rule that chooses one from public facts overrides this."""
+        return self
+
     @abstractmethod
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         """List what will be released."""
@@ -64,6 +90,21 @@ class Solver(ABC):
     def printed(self, objective: Objective, facts: Facts, budget: Budget) -> Printed:
         """Return the noise that the method's paper prints, for comparison; it carries no guarantee."""
         raise Unsupported(f"no published calibration exists for solver {self.name!r}: use calibration='certified'.")
+
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        """Forecast the excess of a calibrated plan from public numbers; None where no theorem covers the case.
+
+        ``assumed`` replaces public defaults for what only the data know, such as ``distance``; the functions of
+        :mod:`dperm.solvers.forecasts` list what each method takes.
+        """
+        return None
 
     def shortened(self, n_steps: int) -> Solver:
         """Return the same method with about ``n_steps`` steps, for audits that run it thousands of times."""

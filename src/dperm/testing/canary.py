@@ -1,9 +1,9 @@
 """Gradient canary: attack a whole solver through its output.
 
 One imaginary person contributes the largest allowed gradient, in a fixed direction, at every step; in the neighbouring
-world that person's record is empty. The solver's final weights along that direction are collected over many runs and
-compared with the solver's own claim by confidence bounds: a violation that is found is real, up to the stated
-confidence.
+world that person's record is empty. The solver's final weights along that direction, and what was released on the way,
+are collected over many runs and compared with the solver's own claim by confidence bounds: a violation that is found is
+real, up to the stated confidence.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dperm.privacy import composition
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, calibrate
 from dperm.privacy.events import Event
+from dperm.privacy.mechanisms import Mechanism
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.sampled_noise import Summands
@@ -47,9 +48,20 @@ class _Canary(DataHolder):
         super().__init__(data, _Free(), source, Neighbours.ZERO_OUT)
         self._world = data
         self.present = present
+        self.heard = 0.0
 
     def _evaluate(self, query: Query) -> Any:
         return imagined(query, self._world, self.present)
+
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+        """Release, and weigh what is heard as a likelihood ratio of the canary would."""
+        out = super().release(query, mechanism, group)
+        if mechanism.kind == "gaussian":
+            unit = query.sensitivity(self.facts, Neighbours.ZERO_OUT) * np.sqrt(np.size(out))
+            self.heard += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
+        elif mechanism.kind == "selection":
+            self.heard += (1.0 if out < (query.size(self.facts) + 1) // 2 else -1.0) / mechanism.noise_multiplier
+        return out
 
 
 def imagined(query: Query, data: DesignData, present: bool) -> Any:
@@ -121,19 +133,22 @@ def _statistics(
     calibrated: CalibratedPlan,
     source: RandomSource,
     present: bool,
-) -> tuple[float, float, float]:
-    """What an attacker looks at: how far weights moved along the canary, and in which half of them the moves are.
+) -> tuple[float, float, float, float]:
+    """What an attacker looks at: how far weights moved along the canary, in which half of them the moves are, and how
+    much all releases together, which the guarantee covers too, speak for the canary.
 
     The canary pushes all coordinates the same way where values are released, and lifts the first half of the candidates
     where one is chosen.
     """
-    weights = solver.solve(objective, _Canary(data, source, present), calibrated).weights
+    holder = _Canary(data, source, present)
+    weights = solver.solve(objective, holder, calibrated).weights
     half = (len(weights) + 1) // 2
     moved = np.abs(weights) > 0.0
     return (
         float(weights.sum()),
         float(weights[:half].sum() - weights[half:].sum()),
         float(moved[:half].sum()) - float(moved[half:].sum()),
+        holder.heard,
     )
 
 
@@ -146,7 +161,7 @@ def excess_delta(ones: Any, zeros: Any, event: Event, confidence: float) -> floa
     half = len(ones) // 2
     pooled = np.concatenate([ones[:half], zeros[:half]])
     thresholds = np.unique(np.quantile(pooled, np.linspace(0.02, 0.98, 25)))
-    epsilons = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+    epsilons = (0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0)
     share = (1.0 - confidence) / (2 * len(thresholds))
     worst = -np.inf
     claims = {epsilon: composition.delta(event, epsilon) for epsilon in epsilons}

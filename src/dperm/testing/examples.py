@@ -13,6 +13,7 @@ import numpy as np
 
 from dperm.data.facts import Facts
 from dperm.data.query import Query
+from dperm.data.rowmap import RowMap
 from dperm.data.weights import SparseWeights
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
 from dperm.objective.separable import SeparablePenalty
@@ -21,20 +22,26 @@ from dperm.privacy.perturbation import PerturbedObjective
 from dperm.privacy.sampled_noise import SampledGaussianNoise
 from dperm.queries import (
     AtomScores,
+    ClassCounts,
     Curvature,
     FirstMoment,
     FullGradient,
     GradientBlock,
     GradientCoordinate,
     GreedyScores,
+    MappedGradient,
+    MappedSecondMoment,
+    PenalisedAtomScores,
     PerturbedMinimum,
     QuantileScores,
+    RowLengths,
     SampledCorrection,
     SampledGradient,
     SecondMoment,
+    TargetDeviation,
     TargetMoment,
 )
-from dperm.queries.greedy import RULES
+from dperm.queries.greedy import RULES, PerColumn
 from dperm.solvers import (
     BlockDescent,
     CoordinateDescent,
@@ -45,8 +52,10 @@ from dperm.solvers import (
     Peel,
     PerturbedMinimiser,
     Solver,
+    SparsePursuit,
     StochasticGradientDescent,
     VarianceReducedDescent,
+    WhitenedDescent,
 )
 
 __all__ = ["MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
@@ -86,6 +95,16 @@ def _coordinates(rng: Any, facts: Facts) -> list[Query]:
     ]
 
 
+def _penalised_atoms(rng: Any, facts: Facts) -> list[Query]:
+    some = {int(j): float(rng.uniform(-5.0, 5.0)) for j in range(facts.d) if rng.random() < 0.5}
+    return [
+        PenalisedAtomScores(loss, SparseWeights(facts.d, entries, 5.0), penalty, (facts.d - 1,))
+        for loss in _LOSSES
+        for entries in ({}, some)
+        for penalty in (SeparablePenalty(l1=0.1), SeparablePenalty(l1=0.05, l2=0.3), SeparablePenalty(l2=2.0))
+    ]
+
+
 def _greedy_scores(rng: Any, facts: Facts) -> list[Query]:
     some = {int(j): float(rng.normal()) for j in rng.choice(facts.d, max(1, facts.d // 2), replace=False)}
     far = {j: 1e3 * value for j, value in some.items()}
@@ -95,11 +114,13 @@ def _greedy_scores(rng: Any, facts: Facts) -> list[Query]:
         SeparablePenalty(l1=0.05, l2=0.3),
         SeparablePenalty(low=-0.2, high=0.4),
     )
+    uneven = PerColumn(0.2 * 4.0 ** rng.uniform(-2.0, 2.0, facts.d))  # columns of very different curvature
+    limits = PerColumn(0.2 * np.sqrt(uneven.values))
     return [
         GreedyScores(
             loss,
             SparseWeights(facts.d, {j: min(max(v, penalty.low), penalty.high) for j, v in entries.items()}, 1e4),
-            0.2,
+            smoothness,
             penalty,
             (facts.d - 1,),
             rule,
@@ -108,7 +129,12 @@ def _greedy_scores(rng: Any, facts: Facts) -> list[Query]:
         for loss in (Logistic(), Huber(0.5))
         for penalty in penalties
         for rule in (RULES if not penalty.smooth else RULES[:1])
-        for entries, limit in (({}, None), (some, None), (far, None), (some, 0.1))
+        for entries, smoothness, limit in (
+            ({}, 0.2, None),
+            (far, uneven, None),
+            (some, uneven, limits),
+            (some, 0.2, 0.1),
+        )
     ]
 
 
@@ -148,11 +174,33 @@ def _perturbed(rng: Any, facts: Facts) -> list[Query]:
     return [PerturbedMinimum(loss, rng.uniform(0.5, 2.0, facts.d) * facts.n, 1e3) for loss in _LOSSES]
 
 
+def _maps(rng: Any, facts: Facts) -> list[RowMap]:
+    """The rows as they are, a rotation with very different stretches, and fewer directions than columns."""
+    turned, _ = np.linalg.qr(rng.normal(size=(facts.d, facts.d)))
+    stretched = turned * 10.0 ** rng.uniform(-2.0, 1.0, facts.d)
+    return [RowMap(m, facts.grids) for m in (np.eye(facts.d), stretched, stretched[:, : max(1, facts.d // 2)])]
+
+
+def _mapped_gradients(rng: Any, facts: Facts) -> list[Query]:
+    return [
+        MappedGradient(loss, weights, rows, clip, blindness, row_clip)
+        for loss in (*_LOSSES, Multinomial(3))
+        for weights in _weights(rng, facts, loss.n_outputs)
+        for rows in _maps(rng, facts)
+        for clip, blindness, row_clip in ((1e3, 0.0, None), (0.2, 1.0, None), (0.3, 0.5, 0.4))
+    ]
+
+
+def _mapped_moments(rng: Any, facts: Facts) -> list[Query]:
+    return [MappedSecondMoment(clip, rows) for rows in _maps(rng, facts) for clip in (0.3, 2.0 * facts.row_bound)]
+
+
 QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     FullGradient.name: _full_gradients,
     GradientBlock.name: _blocks,
     GradientCoordinate.name: _coordinates,
     AtomScores.name: lambda rng, facts: [AtomScores(lo, w) for lo in _LOSSES for w in _weights(rng, facts)],
+    PenalisedAtomScores.name: _penalised_atoms,
     GreedyScores.name: _greedy_scores,
     Curvature.name: _curvatures,
     FirstMoment.name: lambda rng, facts: [FirstMoment(c) for c in (None, 0.3 * facts.row_bound)],
@@ -162,6 +210,17 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     SampledGradient.name: _sampled_gradients,
     SampledCorrection.name: _corrections,
     PerturbedMinimum.name: _perturbed,
+    ClassCounts.name: lambda rng, facts: [ClassCounts(2), ClassCounts(5)],
+    TargetDeviation.name: lambda rng, facts: [
+        TargetDeviation(c) for c in (facts.target_low, 0.3 * facts.target_high, 2.0 * facts.target_high)
+    ],
+    RowLengths.name: lambda rng, facts: [
+        RowLengths(c, rows)
+        for c in (0.3 * facts.row_bound, 2.0 * facts.row_bound)
+        for rows in (None, *_maps(rng, facts))
+    ],
+    MappedSecondMoment.name: _mapped_moments,
+    MappedGradient.name: _mapped_gradients,
 }
 
 MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {
@@ -194,6 +253,8 @@ SOLVER_EXAMPLES: dict[str, Solver] = {
     VarianceReducedDescent.name: VarianceReducedDescent(
         n_steps=400, epoch=2, rate=1.0, clip=1e9, step=0.5, averaging=0.0
     ),
+    WhitenedDescent.name: WhitenedDescent(n_steps=400, clip=1e9),
+    SparsePursuit.name: SparsePursuit(n_steps=200, clip=1e9),
     # room for the weak penalties of the checks; the intercept's own penalty is too small to show
-    PerturbedMinimiser.name: PerturbedMinimiser(curvature_part=3.0, intercept_strength=0.01),
+    PerturbedMinimiser.name: PerturbedMinimiser(curvature_part=3.0, extra_strength=0.0, intercept_strength=0.01),
 }

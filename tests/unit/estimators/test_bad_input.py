@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from dperm import Bounds, Budget, DPLogisticRegression, Ledger
+from dperm import Bounds, Budget, DPLogisticRegression, DPRidge, Ledger
 from dperm.errors import BudgetRefused, DpermError, InvalidBounds, InvalidBudget, InvalidData, InvalidInput, Unsupported
 
 UNIT = Bounds(features=(-1, 1))
@@ -142,15 +142,38 @@ def test_bad_parameters_are_refused_before_the_data_are_looked_at(ledger):
     check(ledger, object(), object(), InvalidInput, "solver", solver="adam")
 
 
-def test_asking_to_declare_shows_what_to_write(ledger):
-    with pytest.raises(InvalidBounds) as raised:
-        DPLogisticRegression(bounds="declare", ledger=ledger).fit(*people())
-    text = str(raised.value)
-    shown = re.findall(r"Bounds\(features=.*?\)\)", text)
-    assert len(shown) == 3
-    for code in shown:
-        assert isinstance(eval(code, {"Bounds": Bounds}), Bounds)
-    assert "bounds=None to buy them" in text
+def declared_code(text):
+    """The code that the sentence shows, run with numbers and labels put in."""
+    shown = re.search(r"bounds=(Bounds\(.*?\)) (?:\(one pair|and the same|with publicly)", text).group(1)
+    return eval(shown.replace("[...]", "[0, 1]"), {"Bounds": Bounds, "lo": -1, "hi": 1})
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, np.ndarray.tolist, sp.csr_array, lambda X: pd.DataFrame(X, columns=["a", "b"])]
+)
+@pytest.mark.parametrize("maker", [DPLogisticRegression, DPRidge])
+def test_asking_to_declare_shows_what_to_write(ledger, make, maker):
+    X, y = make(people()[0]), people()[1]
+    with pytest.raises(InvalidBounds, match="bounds=None to buy them") as raised:
+        maker(bounds="declare", ledger=ledger).fit(X, y)
+    assert "77123" not in str(raised.value)
+    assert ledger.spent().n_fits == 0
+    bounds = declared_code(str(raised.value))
+    assert bounds.target == ((-1, 1) if maker is DPRidge else None)
+    assert bounds.classes == (None if maker is DPRidge else [0, 1])
+    assert isinstance(bounds.features[0], dict) == isinstance(X, pd.DataFrame)
+    maker(bounds=bounds, ledger=ledger).fit(X, y)
+
+
+def test_asking_to_declare_with_many_or_boolean_columns():
+    frame = pd.DataFrame(np.zeros((4, 20)), columns=[f"c{j}" for j in range(20)])
+    with pytest.raises(InvalidBounds, match="and the same for the other 12 columns"):
+        DPRidge(bounds="declare").fit(frame, [1, 2, 3, 4])
+    with pytest.raises(InvalidBounds, match=r"features=\(lo, hi\), target=\(lo, hi\)\) \(one pair for all 20 columns"):
+        DPRidge(bounds="declare").plan(100, 20)
+    flags = frame[["c0", "c1"]].astype({"c1": bool})
+    with pytest.raises(InvalidBounds, match=r"\{'c0': hi\}\), target=.*columns of type bool need none"):
+        DPRidge(bounds="declare").fit(flags, [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("bounds", [Bounds(features=(0, 3), row_norm=1.0), Bounds.private_quantiles(row_norm=0.5)])

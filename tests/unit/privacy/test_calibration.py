@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy import composition
 from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate, smallest_scale
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease, _kept_scale, calibrate, smallest_scale
 from dperm.privacy.events import (
     ApproximateDP,
     Composed,
@@ -79,7 +81,9 @@ def test_poisson_never_asks_for_a_nearly_noiseless_distribution(monkeypatch: pyt
         return 0.9 * composition.renyi_epsilon(event, delta), "stand-in"
 
     monkeypatch.setattr(composition, "upper_epsilon", cheap)
+    _kept_scale.cache_clear()
     made = calibrate(plan(("poisson-gaussian", 100, 1.0), rate=0.001), BUDGET)
+    _kept_scale.cache_clear()  # what the stand-in said is no answer for others
     assert min(asked) > 0.8 * made.noise_multiplier("poisson-gaussian 0")
     assert min(asked) > 0.4
 
@@ -198,3 +202,41 @@ def test_bad_plans_are_refused() -> None:
             PlannedRelease("a", **bad)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="no release named"):
         calibrate(PLANS["one gaussian"], BUDGET).noise_multiplier("other")
+
+
+def test_a_second_calibration_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = plan(("gaussian", 7, 0.5), ("selection", 3, 0.5))
+    first = calibrate(made, BUDGET)
+    asked: list[float] = []
+    monkeypatch.setattr(composition, "upper_epsilon", lambda event, delta: asked.append(delta))
+    again = calibrate(plan(("gaussian", 7, 0.5), ("selection", 3, 0.5)), Budget(BUDGET.epsilon, BUDGET.delta))
+    assert again == first
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "other", [{"share": 0.4}, {"count": 8}, {"kind": "laplace"}, {"replacement_ratio": 1.0}], ids=str
+)
+def test_only_the_same_plan_and_budget_share_an_answer(other: dict[str, Any]) -> None:
+    one = PlannedRelease("a", "gaussian", 7, 0.5)
+    second = PlannedRelease("b", "selection", 3, 0.5)
+    _kept_scale.cache_clear()
+    calibrate(Plan((one, second)), BUDGET)
+    calibrate(Plan((replace(one, **other), second)), BUDGET)
+    calibrate(Plan((one, second)), Budget(BUDGET.epsilon, 2.0 * BUDGET.delta))
+    assert _kept_scale.cache_info().hits == 0
+
+
+def test_a_curvature_left_to_the_budget_is_settled() -> None:
+    release = PlannedRelease("m", "objective", 1, curvature_ratio=math.inf, curvature_share=0.1)
+    made = calibrate(Plan((release,)), Budget(2.0, 1e-6))
+    assert made.plan.releases[0].curvature_ratio == pytest.approx(math.expm1(0.2))
+    assert made == CalibratedPlan(Plan((release,)), made.scale, Budget(2.0, 1e-6))
+    assert composition.epsilon(made.event, 1e-6).epsilon <= 2.0
+    kept = calibrate(Plan((replace(release, curvature_ratio=0.01),)), Budget(2.0, 1e-6))
+    assert kept.plan.releases[0].curvature_ratio == 0.01
+    for wrong in (0.0, 1.0):
+        with pytest.raises(InvalidInput, match="curvature_share belongs to"):
+            replace(release, curvature_share=wrong)
+    with pytest.raises(InvalidInput, match="curvature_share belongs to"):
+        PlannedRelease("g", "gaussian", 1, curvature_share=0.5)

@@ -422,3 +422,34 @@ def test_equal_neighbourhoods_release_the_same_numbers() -> None:
     g = design.spacing
     outputs = {float(design.release(np.array([x]), RandomSource("same"))[0]) for x in (0.0, 0.4 * g, -0.5 * g, 0.5 * g)}
     assert len(outputs) == 1
+
+
+# ------------------------------------------------------------------------------------------- a single number
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [256.0, 1e5 / 3, 2.0**40])
+def test_a_single_cell_is_that_of_the_array(kind: str, scale: float) -> None:
+    few = [0, 1, 2, 3, 1023, 1024, 2047, 2048, 2049, 2**63, 2**64 - 2, 2**64 - 1]
+    words = np.concatenate([np.array(few, U64), RandomSource(1).words(3000)])
+    found, _, undecided = filtered_cells(words, scale, kind)
+    for i, word in enumerate(words.tolist()):
+        cell, decided = cells.filtered_cell(word, scale, kind)
+        assert decided == (i not in undecided)
+        assert cell == found[i]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_numbers_are_released_as_in_an_array(kind: str) -> None:
+    made = Lattice.design(0.3, 2.0, 1, 50.0, kind)
+    values = np.random.default_rng(0).normal(size=500) * 40
+    together, one_by_one = RandomSource(5), RandomSource(5)
+    whole = made.release(values, together)
+    single = [made.release(np.array([v]), one_by_one) for v in values]
+    assert all(one.shape == (1,) for one in single)
+    assert np.concatenate(single).tolist() == whole.tolist()
+    assert made.release(np.array([[1.0]]), one_by_one).shape == (1, 1)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_single_number_that_is_not_finite_is_not_released(value: float) -> None:
+    with pytest.raises(InvalidInput, match="not finite"):
+        Lattice.design(0.3, 2.0, 1, 50.0).release(np.array([value]), RandomSource())

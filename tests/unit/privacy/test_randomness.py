@@ -172,3 +172,36 @@ def test_below_is_unbiased() -> None:
         assert stats.kstest(np.array([float(d / n) for d in drawn]), "uniform").pvalue > 1e-6
     with pytest.raises(InvalidInput):
         source.below(0)
+
+
+def test_single_words_and_arrays_continue_one_stream() -> None:
+    source, drawn = RandomSource(9), []
+    for i in range(700):  # more than one block of single words
+        drawn.append(source.word())
+        drawn.extend(source.words(i % 3).tolist())
+    drawn.extend(source.words(2000).tolist())
+    drawn.append(source.word())
+    assert drawn == counter_mode("9", len(drawn)).tolist()
+
+
+def test_words_left_from_another_process_are_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = RandomSource()
+    source.word()
+    left = source._ready[source._used :].copy()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    after = [source.word() for _ in range(600)]
+    assert not set(after) & set(left.tolist())
+
+
+def test_threads_get_disjoint_single_words() -> None:
+    source, parts = RandomSource(12), [[] for _ in range(4)]  # type: ignore[var-annotated]
+
+    def draw(k: int) -> None:
+        parts[k].extend(source.word() for _ in range(900))
+
+    threads = [threading.Thread(target=draw, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(w for part in parts for w in part) == sorted(counter_mode("12", 3600).tolist())

@@ -191,12 +191,15 @@ def test_updates_leave_the_state_of_a_fresh_build(size: int) -> None:
         scores[changed] = rng.normal(size=changed.size) * 2.0
         race.update(changed, scores[changed])
     fresh = TwoLevelRace(scores, 0.01, 3.0, 2.0)
-    assert race._totals.tobytes() == fresh._totals.tobytes()
-    assert race._table.tobytes() == fresh._table.tobytes()
+    assert state(race) == state(fresh)
     one, two = RandomSource("w"), RandomSource("w")
     winners = [race.select(one) for _ in range(20)]
     assert winners == [fresh.select(two) for _ in range(20)]
     assert max(winners) < size
+
+
+def state(race: TwoLevelRace) -> list[bytes]:
+    return [part.tobytes() for part in (race._parts, race._powers, race._totals, race._tops)]
 
 
 def test_the_comparison_sees_drift() -> None:
@@ -204,10 +207,16 @@ def test_the_comparison_sees_drift() -> None:
     scores = rng.normal(size=100)
     race, fresh = TwoLevelRace(scores, 0.01, 3.0, 9.0), TwoLevelRace(scores, 0.01, 3.0, 9.0)
     # planted: totals moved by the change of one weight and back, instead of recomputed
-    total = race._totals[0]
-    total = math.log(math.exp(total - 60.0) + 1e-3) + 60.0
-    race._totals[0] = math.log(math.exp(total - 60.0) - 1e-3) + 60.0
-    assert race._totals.tobytes() != fresh._totals.tobytes()
+    race._totals[0] = (race._totals[0] + 1e3) - 1e3
+    assert state(race) != state(fresh)
+
+
+def log_totals(race: TwoLevelRace) -> Any:
+    """Logs of the groups' total weights, with many digits."""
+    return [
+        mpmath.log(mpmath.mpf(float(total))) + int(top) * mpmath.log(2)
+        for total, top in zip(race._totals, race._tops, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(("size", "bound"), [(7, 3.0), (400, 50.0), (10_000, 1.0)])
@@ -218,10 +227,11 @@ def test_group_totals_are_within_their_declared_error(size: int, bound: float) -
     clipped = np.clip(scores, -bound, bound)
     worst = 0.0
     with mpmath.workdps(50):
+        totals = log_totals(race)
         for group in range(0, len(race._totals), max(1, len(race._totals) // 10)):
             members = clipped[group * race.width : (group + 1) * race.width]
             terms = [mpmath.exp(mpmath.mpf(float(u)) / mpmath.mpf(race.scale)) for u in members]
-            worst = max(worst, float(abs(mpmath.log(mpmath.fsum(terms)) - race._totals[group])))
+            worst = max(worst, float(abs(mpmath.log(mpmath.fsum(terms)) - totals[group])))
     assert worst <= race.error
     assert worst > 0.0
 
@@ -256,16 +266,93 @@ def test_two_level_agrees_with_dense_for_many_candidates() -> None:
 
 
 def test_updates_outside_the_race_are_refused() -> None:
-    race = TwoLevelRace(np.zeros(10), 1.0, 1.0, 1.0)  # padded to twelve
-    before = race._totals.tobytes()
-    for indices in ([10], [11], [-1], [3, 12]):
+    race = TwoLevelRace(np.zeros(1025), 1.0, 1.0, 1.0)  # in groups of two, the last padded
+    before = state(race)
+    for indices in ([1025], [1026], [-1], [3, 1027]):
         with pytest.raises(InvalidInput, match="not in the race"):
             race.update(np.array(indices), np.ones(len(indices)))
     with pytest.raises(InvalidInput, match="finite"):
-        race.update(np.array([0]), np.array([math.nan]))
-    assert race._totals.tobytes() == before
+        race.update(np.array([1, 0]), np.array([0.5, math.nan]))
+    assert state(race) == before
     race.update(np.array([], int), np.array([]))
-    assert race._totals.tobytes() == before
+    assert state(race) == before
+    race.update(np.array([1024, 1024]), np.array([0.5, 0.0]))  # of two scores for one the last counts
+    assert state(race) == before
+
+
+# ------------------------------------------------------------------------------------------------ drawing by inversion
+def weights(rng: Any, n: int, spread: float) -> tuple[Any, Any]:
+    return rng.uniform(1.0, 2.0, n), np.rint(rng.normal(size=n) * spread).astype(np.int64)
+
+
+def exact_draw(parts: Any, powers: Any, point: Fraction) -> int:
+    """The index by definition, in fractions."""
+    exact = [Fraction(float(part)) * Fraction(2) ** int(power) for part, power in zip(parts, powers, strict=True)]
+    target, below = point * sum(exact), Fraction(0)
+    for k, weight in enumerate(exact):
+        below += weight
+        if target < below:
+            return k
+    raise AssertionError("the point is not below one.")
+
+
+@pytest.mark.parametrize("spread", [0.0, 3.0, 60.0, 2000.0])
+def test_drawing_follows_its_definition_on_both_paths(spread: float) -> None:
+    rng, source = np.random.default_rng(7), RandomSource(f"draw {spread}")
+    for n in (1, 2, 5, 40):
+        parts, powers = weights(rng, n, spread)
+        for word in [*source.words(40).tolist(), 0, 1, 2**63, 2**64 - 1]:
+            digits = source.words(40).tolist()
+            # all digits that will ever be asked for
+            point = sum((Fraction(w, 2 ** (64 * (i + 1))) for i, w in enumerate([word, *digits])), Fraction(0))
+            expected = exact_draw(parts, powers, point)
+            assert selection._draw(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
+            assert selection._settle_draw(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
+
+
+def test_points_on_a_boundary_get_more_digits() -> None:
+    parts, powers = np.array([1.0, 1.0, 2.0]), np.zeros(3, np.int64)
+    for word, first, then in ((2**62, 0, 1), (2**63, 1, 2)):  # exactly a quarter and a half of the total
+        assert selection._draw(parts, powers, word, Scripted([5])) == then  # type: ignore[arg-type]
+        assert selection._draw(parts, powers, word - 1, Scripted([2**64 - 5])) == first  # type: ignore[arg-type]
+        with pytest.raises(AssertionError, match="more random digits"):
+            selection._draw(parts, powers, word, Scripted([]))  # type: ignore[arg-type]
+    # a weight that doubles cannot see next to the others is drawn, with its own probability
+    tiny, low = np.array([1.0, 1.0, 1.0]), np.array([0, -3000, 0])
+    source = Scripted([0] * 46 + [2**63] + [0] * 8)
+    assert selection._draw(tiny, low, 2**63, source) == 1  # type: ignore[arg-type]
+
+
+def test_a_filter_without_its_margin_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dperm.kernels import race as kernels
+
+    def hasty(parts: Any, powers: Any, point: float) -> int:
+        shares = np.cumsum(parts * 2.0**powers)
+        return int(np.searchsorted(shares, point * shares[-1], side="right"))
+
+    parts, powers = np.array([1.0, 1.0, 2.0]), np.zeros(3, np.int64)
+    below = Scripted([2**64 - 5])
+    monkeypatch.setattr(kernels, "locate", hasty)
+    assert selection._draw(parts, powers, 2**62 - 1, below) != 0  # type: ignore[arg-type]
+
+
+def test_group_and_member_are_drawn_from_different_words() -> None:
+    race = TwoLevelRace(np.zeros(1024), 1.0, 1.0, 1.0)  # groups of two
+    assert race.width == 2
+    for group, member in ((0, 0), (0, 1), (511, 0), (511, 1), (300, 1)):
+        words = [((2 * group + 1) << 64) // 1024, ((2 * member + 1) << 64) // 4]
+        assert race.select(Scripted(words)) == 2 * group + member  # type: ignore[arg-type]
+
+
+def test_weights_never_overflow_or_vanish() -> None:
+    scores = np.array([-1.0, 1.0, 0.0, 0.999])
+    race = TwoLevelRace(scores, 1e-7, 1e-4, 1.0)  # logits up to 10^11
+    assert np.isfinite(race._totals).all()
+    assert (race._totals >= 1.0).all()
+    source = RandomSource("sharp")
+    assert {race.select(source) for _ in range(50)} == {1}
+    with pytest.raises(Unsupported, match="too large for their sensitivity"):
+        TwoLevelRace(scores, 1e-12, 1e-8, 1.0)
 
 
 # ------------------------------------------------------------------------------------------------- outward rounding
@@ -373,12 +460,13 @@ def test_two_level_error_covers_the_measured_one_at_every_noise_level(multiplier
     worst = 0.0
     scores = np.random.default_rng(0).uniform(-bound, bound, 4000)
     with mpmath.workdps(60):
+        totals = log_totals(race)
         for group in range(0, len(race._totals), 7):
             part = scores[group * race.width : (group + 1) * race.width]
             logits = [mpmath.mpf(float(s)) / mpmath.mpf(race.scale) for s in part]
             top = max(logits)
             exact = top + mpmath.log(sum(mpmath.exp(x - top) for x in logits))
-            worst = max(worst, abs(float(mpmath.mpf(float(race._totals[group])) - exact)))
+            worst = max(worst, abs(float(totals[group] - exact)))
     assert worst <= race.error
 
 

@@ -9,12 +9,14 @@ import pytest
 
 from dperm.data.weights import BoxedWeights, SparseWeights
 from dperm.errors import InvalidInput
-from dperm.objective import Huber, Logistic
+from dperm.objective import Huber, Logistic, Squared
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.selection import TwoLevelRace
 from dperm.queries import GradientCoordinate, GreedyScores
 from dperm.queries.gradients import FullGradient
-from dperm.queries.greedy import RULES
+from dperm.queries.greedy import RULES, PerColumn, _State
+from dperm.testing import ContractViolation, check_query
 from dperm.testing.data import Layout, design_data
 
 
@@ -25,36 +27,68 @@ def sparse_data(seed=0, n=120, p=150, intercept=1.0):
     return design_data(layout, X, rng.integers(0, 2, n))
 
 
+def uneven(d, seed=2):
+    return PerColumn(0.25 * 4.0 ** np.random.default_rng(seed).uniform(-2.0, 2.0, d))
+
+
+D = 151
+EVEN = (0.25, None)
+CLIPPED = (0.25, 0.3)
+UNEVEN = (uneven(D), PerColumn(0.3 * np.sqrt(uneven(D).values)))
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("penalty", "limit"),
-    [(SeparablePenalty(), None), (SeparablePenalty(l1=0.01), 0.3), (SeparablePenalty(l1=0.01, l2=0.1), None)],
+    ("penalty", "numbers"),
+    [
+        (SeparablePenalty(), EVEN),
+        (SeparablePenalty(l1=0.01), CLIPPED),
+        (SeparablePenalty(l1=0.01, l2=0.1), EVEN),
+        (SeparablePenalty(l1=0.01, l2=0.1), UNEVEN),
+        (SeparablePenalty(low=-3.0, high=2.0), UNEVEN),
+    ],
 )
-def test_incremental_scores_equal_a_full_pass_bit_for_bit(rule, penalty, limit):
+def test_incremental_scores_equal_a_full_pass_bit_for_bit(rule, penalty, numbers):
     rng = np.random.default_rng(1)
     kept, fresh = sparse_data(), sparse_data()
     d = kept.facts.d
+    assert d == D
     entries: dict[int, float] = {}
+    smoothness, limit = numbers
     for t in range(40):
         entries = dict(entries)
-        entries[int(rng.integers(d))] = float(rng.normal())
+        column = d - 1 if t % 16 == 15 else int(rng.integers(d))  # the intercept touches every row
+        entries[column] = float(np.clip(rng.normal(), penalty.low, penalty.high))
         if t % 7 == 6:
             entries.pop(next(iter(entries)))
         query = GreedyScores(
-            Logistic(), SparseWeights(d, entries, 8.0), 0.25, penalty, (d - 1,), rule, limit, race=(5.0, 1e-3)
+            Logistic(), SparseWeights(d, entries, 8.0), smoothness, penalty, (d - 1,), rule, limit, race=(5.0, 1e-3)
         )
         race = query.evaluate(kept)
-        full = query.scores(fresh)
-        table = race._table.ravel()[:d]
-        assert (table == np.clip(full, -race.bound, race.bound) / race.scale).all()
+        full = TwoLevelRace(query.scores(fresh), 1e-3, 5.0, query.bound(fresh.facts))
+        for part in ("_parts", "_powers", "_totals", "_tops"):
+            assert getattr(race, part).tobytes() == getattr(full, part).tobytes()
 
 
-def test_a_planted_slip_in_the_update_is_seen(monkeypatch):
-    from dperm.queries.greedy import _State
-
+@pytest.mark.parametrize("numbers", [EVEN, UNEVEN])
+def test_a_planted_slip_in_the_update_is_seen(monkeypatch, numbers):
     monkeypatch.setattr(_State, "_move", lambda self, data, query, changed: None)
     with pytest.raises(AssertionError):
-        test_incremental_scores_equal_a_full_pass_bit_for_bit("GS-r", SeparablePenalty(), None)
+        test_incremental_scores_equal_a_full_pass_bit_for_bit("GS-r", SeparablePenalty(), numbers)
+
+
+def test_limits_of_the_wrong_column_are_seen(monkeypatch):
+    monkeypatch.setattr(_State, "_move", _with_shifted_limits(_State._move))
+    with pytest.raises(AssertionError):
+        test_incremental_scores_equal_a_full_pass_bit_for_bit("GS-r", SeparablePenalty(), UNEVEN)
+
+
+def _with_shifted_limits(move):
+    def planted(self, data, query, changed):
+        self.limits = np.roll(query.limits(self.step), 1)
+        move(self, data, query, changed)
+
+    return planted
 
 
 def test_another_box_starts_another_race():
@@ -103,7 +137,17 @@ def test_rules_agree_at_zero_and_follow_their_formulas():
     gradient = 0.3
     step = math.copysign(max(abs(0.5 - gradient / 0.25) - 0.02 / 0.25, 0.0), 0.5 - gradient / 0.25) - 0.5
     decrease = -(gradient * step + 0.125 * step**2 + 0.02 * (abs(0.5 + step) - 0.5))
-    assert query.one(gradient, 1) == pytest.approx(math.sqrt(2 * decrease))
+    gradients = np.full(d, gradient)
+    assert query.scores_of(gradients)[1] == pytest.approx(math.sqrt(2 * decrease))
+    curvature = uneven(d).values
+    at_zero = GreedyScores(Logistic(), SparseWeights(d, {}, 8.0), uneven(d), penalty).scores_of(gradients)
+    assert at_zero == pytest.approx((gradient - 0.02) / np.sqrt(curvature))
+    query = GreedyScores(Logistic(), SparseWeights(d, {1: 0.5}, 8.0), uneven(d), penalty, rule="GS-r")
+    away = 0.5 - gradient / curvature[1]
+    step = math.copysign(max(abs(away) - 0.02 / curvature[1], 0.0), away) - 0.5
+    assert query.scores_of(gradients)[1] == pytest.approx(math.sqrt(curvature[1]) * abs(step))
+    query = GreedyScores(Logistic(), SparseWeights(d, {1: 0.5}, 8.0), uneven(d), penalty, rule="GS-s")
+    assert query.scores_of(gradients)[1] == pytest.approx((gradient + 0.02) / math.sqrt(curvature[1]))
 
 
 def test_excluded_candidates_keep_their_places():
@@ -122,6 +166,7 @@ def test_excluded_candidates_keep_their_places():
         ({"rule": "GS-z"}, "rule must be"),
         ({"smoothness": 0.0}, "smoothness must be positive"),
         ({"limit": -1.0}, "limit must be positive"),
+        ({"loss": Squared()}, "bounded slopes"),
         ({"penalty": SeparablePenalty(low=0.1, high=1.0)}, "must contain it"),
         ({"penalty": SeparablePenalty(low=-0.1, high=0.1), "weights": SparseWeights(4, {0: 1.0}, 8.0)}, "inside"),
     ],
@@ -147,3 +192,96 @@ def test_sensitivity_is_the_same_at_every_step():
         for entries in ({}, {1: 3.0}, {2: -8.0, 9: 1.0})
     }
     assert len(values) == 1
+
+
+# -------------------------------------------------------------------------------------------- numbers of single columns
+@pytest.mark.parametrize("values", [(1.0, 0.0), (1.0, math.nan), (1.0, math.inf), ((1.0,), (2.0,)), 1.0])
+def test_bad_numbers_of_columns_are_refused(values):
+    with pytest.raises(InvalidInput, match="one for each column"):
+        PerColumn(values)
+
+
+def test_a_wrong_number_of_numbers_is_refused_before_the_charge():
+    facts = sparse_data().facts
+    for changes in ({"smoothness": PerColumn((1.0, 2.0))}, {"limit": PerColumn((1.0, 2.0))}):
+        given = {"smoothness": 0.25, **changes}
+        query = GreedyScores(Logistic(), SparseWeights(D, {}, 8.0), penalty=SeparablePenalty(), **given)
+        with pytest.raises(InvalidInput, match="one per column, not 2"):
+            query.size(facts)
+
+
+def test_numbers_of_columns_cannot_be_changed_afterwards():
+    values = np.ones(3)
+    numbers = PerColumn(values)
+    values[0] = 5.0
+    assert numbers.values.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match="read-only"):
+        numbers.values[0] = 2.0
+
+
+def test_the_sensitivity_is_that_of_the_worst_column():
+    facts = sparse_data().facts
+    smoothness, limits = np.full(D, 0.25), np.full(D, 0.4)
+    smoothness[3], limits[3] = 0.01, 0.3
+    query = GreedyScores(
+        Logistic(), SparseWeights(D, {}, 8.0), PerColumn(smoothness), SeparablePenalty(), limit=PerColumn(limits)
+    )
+    assert query.zero_out_sensitivity(facts) == pytest.approx(0.3 / (facts.n * 0.1), rel=1e-6)
+    # limits in proportion to the root of the curvature: every column has the same
+    query = GreedyScores(Logistic(), SparseWeights(D, {}, 8.0), UNEVEN[0], SeparablePenalty(), limit=UNEVEN[1])
+    assert query.zero_out_sensitivity(facts) == pytest.approx(0.3 / facts.n, rel=1e-6)
+
+
+def test_the_constant_column_counts_with_its_own_height():
+    low = sparse_data(intercept=0.25).facts
+    steep = PerColumn(np.append(np.full(D - 1, 0.25), 0.25 * 0.25**2))
+    query = GreedyScores(Logistic(), SparseWeights(D, {}, 8.0), steep, SeparablePenalty())
+    assert query.zero_out_sensitivity(low) == pytest.approx(1.0 / (low.n * 0.5), rel=1e-6)
+
+
+class TakesTheMeanCurvature(GreedyScores):
+    """Divides by the mean root of the curvature instead of looking for the worst column."""
+
+    def zero_out_sensitivity(self, facts):
+        return self.person_bound(facts) / (facts.n * np.sqrt(self.curvature).mean())
+
+
+class ForgetsTheLimitsOfSomeColumns(GreedyScores):
+    """Clips every second column only."""
+
+    def limits(self, step):
+        limits = super().limits(step).copy()
+        limits[::2] = np.inf
+        return limits
+
+
+class MixesUpTheColumns(GreedyScores):
+    """Scores a column with its neighbour's curvature."""
+
+    @property
+    def _rule(self):
+        roots, curvature, *others = super()._rule
+        return np.roll(roots, 1), np.roll(curvature, 1), *others
+
+
+def uneven_queries(kind):
+    def make(rng, facts):
+        smoothness = PerColumn(0.2 * 16.0 ** np.linspace(-1.0, 1.0, facts.d))
+        limits = PerColumn(0.2 * np.sqrt(smoothness.values))
+        weights = SparseWeights(facts.d, {j: float(rng.normal()) for j in range(facts.d)}, 1e4)
+        return [
+            kind(Logistic(), weights, smoothness, SeparablePenalty(l1=0.05, l2=0.3), (facts.d - 1,), "GS-r", limit)
+            for limit in (limits, PerColumn(np.full(facts.d, 0.3)))
+        ]
+
+    return make
+
+
+def test_uneven_columns_keep_the_common_sensitivity():
+    assert check_query(uneven_queries(GreedyScores), n_random=1) > 0.9
+
+
+@pytest.mark.parametrize("bug", [TakesTheMeanCurvature, ForgetsTheLimitsOfSomeColumns, MixesUpTheColumns])
+def test_planted_bugs_of_uneven_columns_are_caught(bug):
+    with pytest.raises(ContractViolation, match="times its declared"):
+        check_query(uneven_queries(bug), n_random=1)

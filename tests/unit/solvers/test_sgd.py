@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from dperm import Bounds, DPLogisticRegression, Ledger
+from dperm.data.design import DesignMatrix
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L2, Logistic, Multinomial, Objective, Squared
-from dperm.privacy import composition, pld
+from dperm.privacy import calibration, composition, pld
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
 from dperm.privacy.events import Gaussian, PoissonGaussian
@@ -23,7 +24,8 @@ from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.sampled_noise import SampledGaussianNoise, Summands, poisson_sample
 from dperm.privacy.scope import Scope
-from dperm.queries import FullGradient, SampledGradient
+from dperm.queries import FullGradient, SampledCorrection, SampledGradient
+from dperm.queries.gradients import clipped_slopes
 from dperm.solvers import SOLVERS, GradientDescent, StochasticGradientDescent
 from dperm.testing import (
     ContractViolation,
@@ -43,9 +45,11 @@ SAMPLED = StochasticGradientDescent(n_steps=6, rate=0.25, step=0.5)
 def coarse(monkeypatch):
     """Fewer points in loss distributions: still upper bounds, much faster."""
     monkeypatch.setattr(pld, "_INTERVAL", 5e-3)
-    pld._composed_items.cache_clear()
+    for kept in (pld._composed_items, calibration._kept_scale):
+        kept.cache_clear()
     yield
-    pld._composed_items.cache_clear()
+    for kept in (pld._composed_items, calibration._kept_scale):
+        kept.cache_clear()
 
 
 def objective_of(data):
@@ -117,6 +121,56 @@ def test_subset_sums_are_those_of_the_people_in_the_subset():
         np.testing.assert_array_equal(
             summands.total(mask), sum(part for part, m in zip(single, mask, strict=True) if m)
         )
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(n=40, n_features=4),
+        Layout(n=40, n_features=6, sparse=True, centre=0.4, clip=0.7),
+        Layout(n=40, n_features=5, sparse=True, row_norm=1.3, intercept=0.0),
+    ],
+    ids=["dense", "sparse and centred", "sparse"],
+)
+def test_a_sum_over_a_batch_is_that_of_all_rows_with_the_others_silent(layout):
+    """Bit for bit, for every size of batch, none included."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(layout.n, layout.n_features))
+    X[rng.random(X.shape) < 0.5] = 0.0
+    data = design_data(layout, X, rng.integers(0, 2, layout.n))
+    one, two = rng.normal(size=(2, data.design.d))
+    with np.errstate(divide="ignore"):  # rows of zeros
+        slopes, spacing = clipped_slopes(data, Logistic(), one, 0.5 * (1.0 - 2.0**-50) / data.design.norms())
+    gradient = SampledGradient(Logistic(), one, 0.5).evaluate(data)
+    correction = SampledCorrection(Logistic(), one, two, 0.5, 0.3).evaluate(data)
+    everyone = correction.total(np.ones(layout.n, bool))
+    for rate in (0.0, 0.03, 0.3, 0.97, 1.0):
+        mask = rng.random(layout.n) < rate
+        wanted = data.design.sums(np.where(mask, slopes, 0.0)) * (data.design.spacing * spacing)
+        np.testing.assert_array_equal(gradient.total(mask), wanted)
+        np.testing.assert_array_equal(correction.total(mask) + correction.total(~mask), everyone)
+
+
+def test_a_step_reads_the_rows_of_its_batch_only(monkeypatch):
+    data = problem(n=60)
+    read = []
+    honest = DesignMatrix.scores
+    monkeypatch.setattr(DesignMatrix, "scores", lambda self, *args: read.append(self.n_rows) or honest(self, *args))
+    mask = np.arange(60) < 7
+    for query in (
+        SampledGradient(Logistic(), np.ones(4), 0.5),
+        SampledCorrection(Logistic(), np.ones(4), np.zeros(4), 0.5),
+    ):
+        query.evaluate(data).total(mask)
+    assert read == [7, 7, 7]
+
+
+def test_an_empty_batch_is_a_release_like_any_other():
+    data = problem(n=8)
+    solver = replace(SAMPLED, n_steps=2, rate=2.0**-40)
+    solution, holder = run(solver, objective_of(data), data, scale=2.0**40)
+    assert np.isfinite(solution.weights).all()
+    assert [line.size for line in holder.released] == [4, 4]  # the size of the sum, never that of the batch
 
 
 def test_a_batch_is_drawn_anew_and_never_reported():

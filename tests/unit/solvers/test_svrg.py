@@ -13,7 +13,7 @@ from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L2, Huber, Logistic, Multinomial, Objective, SmoothedHinge, Squared
-from dperm.privacy import pld
+from dperm.privacy import calibration, pld
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan
 from dperm.privacy.mechanisms import GaussianNoise
@@ -40,9 +40,11 @@ SAMPLED = VarianceReducedDescent(n_steps=6, epoch=3, rate=0.25, step=0.5)
 def coarse(monkeypatch):
     """Fewer points in loss distributions: still upper bounds, much faster."""
     monkeypatch.setattr(pld, "_INTERVAL", 5e-3)
-    pld._composed_items.cache_clear()
+    for kept in (pld._composed_items, calibration._kept_scale):
+        kept.cache_clear()
     yield
-    pld._composed_items.cache_clear()
+    for kept in (pld._composed_items, calibration._kept_scale):
+        kept.cache_clear()
 
 
 def objective_of(data):

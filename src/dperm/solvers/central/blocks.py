@@ -31,16 +31,22 @@ from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.neighbours import Neighbours
 from dperm.queries.gradients import GradientBlock
-from dperm.solvers._checks import positive, whole
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers import forecasts
+from dperm.solvers._checks import one_per_column, positive, positive_or_each, whole
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.sampling import BlockSampling, Sampling
 
 __all__ = ["BlockDescent", "coordinate_smoothness"]
 
 
-def coordinate_smoothness(objective: Objective, facts: Facts, smoothness: float | None = None) -> NDArray[np.float64]:
-    """Public curvature M_j of every coordinate of the mean loss, the intercept's from its height."""
+def coordinate_smoothness(
+    objective: Objective, facts: Facts, smoothness: float | tuple[float, ...] | None = None
+) -> NDArray[np.float64]:
+    """Public curvature M_j of every coordinate of the mean loss; the intercept's from its height unless it is given."""
+    if isinstance(smoothness, tuple):
+        return one_per_column("smoothness", smoothness, facts.d)
     feature = objective.loss.curvature_bound * facts.spread**2 if smoothness is None else smoothness
     out = np.full(facts.d, feature)
     if facts.d > facts.n_features:
@@ -48,13 +54,48 @@ def coordinate_smoothness(objective: Objective, facts: Facts, smoothness: float 
     return out
 
 
-def _non_empty(sampling: Sampling, holder: DataHolder) -> NDArray[np.intp]:
+def _non_empty(sampling: Sampling, holder: DataHolder) -> tuple[int, ...]:
     """Draw a subset; an empty one is drawn again, as the method assumes that there are none."""
     for _ in range(1000):
         drawn = sampling.draw(holder.public_randomness)
         if len(drawn):
-            return np.array(drawn, np.intp)
+            return tuple(map(int, drawn))
     raise InvalidInput("the sampling draws the empty set a thousand times in a row: give it larger probabilities.")
+
+
+def _block_limit(limits: NDArray[np.float64], drawn: tuple[int, ...]) -> float:
+    """C_U = sqrt(sum of C_j^2 over U): a block's limit on the L2 norm of one person's gradient."""
+    return limits.item(drawn[0]) if len(drawn) == 1 else float(np.linalg.norm(limits[list(drawn)]))
+
+
+class _Step:
+    """The public step of the method, from one set of released weights to the next."""
+
+    def __init__(self, step: float, smoothness: NDArray[np.float64], objective: Objective, box: float) -> None:
+        self._penalty = SeparablePenalty.of(objective.penalty)
+        self._free = np.zeros(len(smoothness), bool)
+        self._free[list(objective.unpenalised)] = True
+        self._l2 = np.where(self._free, 0.0, self._penalty.l2)
+        self._length = step / (smoothness + self._l2)
+        self._box = box
+        self._numbers = list(zip(self._length.tolist(), self._l2.tolist(), self._free.tolist(), strict=True))
+
+    def __call__(self, weights: BoxedWeights, drawn: tuple[int, ...], gradient: NDArray[np.float64]) -> BoxedWeights:
+        if len(drawn) == 1:
+            return weights.moved(drawn[0], self._one(weights, drawn[0], gradient.item()))
+        columns = np.array(drawn, np.intp)
+        theta, length = weights.values.copy(), self._length[columns]
+        moved = theta[columns] - length * (gradient + self._l2[columns] * theta[columns])
+        moved = np.where(self._free[columns], moved, self._penalty.prox(moved, length))
+        theta[columns] = np.clip(moved, -self._box, self._box)
+        return BoxedWeights(theta, self._box)
+
+    def _one(self, weights: BoxedWeights, column: int, gradient: float) -> float:
+        """The same for one coordinate, without the cost of arrays."""
+        weight = weights.values.item(column)
+        length, l2, free = self._numbers[column]
+        moved = weight - length * (gradient + l2 * weight)
+        return min(max(moved if free else self._penalty.prox_one(moved, length), -self._box), self._box)
 
 
 @dataclass(frozen=True)
@@ -69,9 +110,10 @@ class BlockDescent(Solver):
         Number of equal blocks, where ``sampling`` is a name.
     sampling : {"uniform", "importance"} or Sampling
         How blocks are drawn. Importance takes a block in proportion to its largest M_j.
-    clip : float, optional
+    clip : float or sequence of float, optional
         Bound on the L2 norm of one person's gradient over all coordinates; a block of k of d coordinates is clipped at
-        sqrt(k / d) of it. By default a quarter of the largest possible one.
+        sqrt(k / d) of it. By default a quarter of the largest possible one. Or one limit C_j per coordinate, the
+        intercept's last: a block U is then clipped at C_U = sqrt(sum of C_j^2 over U), and its noise follows C_U.
     step : float
         The public factor c of the step rule.
     smoothness : sequence of float or float, optional
@@ -86,7 +128,7 @@ class BlockDescent(Solver):
     n_inner: int = 16
     n_blocks: int = 4
     sampling: str | Sampling = "uniform"
-    clip: float | None = None
+    clip: float | tuple[float, ...] | None = None
     step: float = 1.0
     smoothness: float | tuple[float, ...] | None = None
     averaging: bool = True
@@ -96,9 +138,8 @@ class BlockDescent(Solver):
 
     def __post_init__(self) -> None:
         whole(self, "n_rounds", "n_inner", "n_blocks")
-        positive(self, "clip", "step", "box")
-        if not isinstance(self.smoothness, tuple):
-            positive(self, "smoothness")
+        positive(self, "step", "box")
+        positive_or_each(self, "clip", "smoothness")
         if not isinstance(self.averaging, bool):
             raise InvalidInput(f"averaging must be True or False, not {self.averaging!r}.")
         if not isinstance(self.sampling, Sampling) and self.sampling not in ("uniform", "importance"):
@@ -107,19 +148,12 @@ class BlockDescent(Solver):
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
-        self._sampling(self._smoothness(objective, facts))
+        self._sampling(coordinate_smoothness(objective, facts, self.smoothness))
+        self._limits(objective, facts)
         return Plan((PlannedRelease(GradientBlock.name, "gaussian", self.n_rounds * self.n_inner),))
 
     def shortened(self, n_steps: int) -> BlockDescent:
         return replace(self, n_rounds=1, n_inner=n_steps)
-
-    def _smoothness(self, objective: Objective, facts: Facts) -> NDArray[np.float64]:
-        if not isinstance(self.smoothness, tuple):
-            return coordinate_smoothness(objective, facts, self.smoothness)
-        given = np.asarray(self.smoothness, np.float64)
-        if given.shape != (facts.d,) or not (np.isfinite(given) & (given > 0.0)).all():
-            raise InvalidInput(f"smoothness must be one positive number for each of {facts.d} coordinates.")
-        return given
 
     def _sampling(self, smoothness: NDArray[np.float64]) -> Sampling:
         d = len(smoothness)
@@ -132,8 +166,12 @@ class BlockDescent(Solver):
             return BlockSampling.importance(smoothness, n_blocks)
         return BlockSampling.uniform(d, n_blocks)
 
-    def _clip(self, objective: Objective, facts: Facts) -> float:
-        return self.clip or 0.25 * objective.loss.slope_bound * facts.row_bound
+    def _limits(self, objective: Objective, facts: Facts) -> NDArray[np.float64]:
+        """Limit C_j of every coordinate."""
+        if isinstance(self.clip, tuple):
+            return one_per_column("clip", self.clip, facts.d)
+        clip = self.clip or 0.25 * objective.loss.slope_bound * facts.row_bound
+        return np.full(facts.d, clip / math.sqrt(facts.d))
 
     def solve(
         self,
@@ -142,39 +180,49 @@ class BlockDescent(Solver):
         calibrated: CalibratedPlan,
         progress: Progress | None = None,
     ) -> Solution:
-        facts, penalty = holder.facts, SeparablePenalty.of(objective.penalty)
-        smoothness = self._smoothness(objective, facts)
-        sampling = self._sampling(smoothness)
-        clip, box = self._clip(objective, facts), self.box / facts.value_bound
+        facts = holder.facts
+        smoothness = coordinate_smoothness(objective, facts, self.smoothness)
+        sampling, limits = self._sampling(smoothness), self._limits(objective, facts)
         mechanism = GaussianNoise(calibrated.noise_multiplier(GradientBlock.name))
-        free = np.zeros(facts.d, bool)
-        free[list(objective.unpenalised)] = True
-        theta = np.zeros(facts.d)
+        box = self.box / facts.value_bound
+        step = _Step(self.step, smoothness, objective, box)
+        weights = BoxedWeights(np.zeros(facts.d), box)
         for t in range(self.n_rounds):
             total = np.zeros(facts.d)
             for k in range(self.n_inner):
                 drawn = _non_empty(sampling, holder)
-                share = clip * math.sqrt(len(drawn) / facts.d)
-                query = GradientBlock(objective.loss, BoxedWeights(theta, box), share, tuple(drawn))
-                gradient = holder.release(query, mechanism) / facts.n
-                theta[drawn] = self._moved(theta[drawn], gradient, smoothness[drawn], free[drawn], penalty)
-                theta = np.clip(theta, -box, box)
-                total += theta
+                query = GradientBlock(objective.loss, weights, _block_limit(limits, drawn), drawn)
+                weights = step(weights, drawn, holder.release(query, mechanism) / facts.n)
+                if self.averaging:
+                    total += weights.values
                 if progress is not None:
                     progress(t * self.n_inner + k + 1, self.n_rounds * self.n_inner)
             if self.averaging:
-                theta = total / self.n_inner
-        return Solution(theta, self.n_rounds * self.n_inner)
+                weights = BoxedWeights(total / self.n_inner, box)
+        return Solution(weights.values.copy(), self.n_rounds * self.n_inner)
 
-    def _moved(
+    def forecast(
         self,
-        weights: NDArray[np.float64],
-        gradient: NDArray[np.float64],
-        smoothness: NDArray[np.float64],
-        free: NDArray[np.bool_],
-        penalty: SeparablePenalty,
-    ) -> NDArray[np.float64]:
-        l2 = np.where(free, 0.0, penalty.l2)
-        length = self.step / (smoothness + l2)
-        moved = weights - length * (gradient + l2 * weights)
-        return np.where(free, moved, penalty.prox(moved, length))
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        smoothness = coordinate_smoothness(objective, facts, self.smoothness)
+        sampling = self._sampling(smoothness)
+        return forecasts.blocks(
+            objective,
+            facts,
+            calibrated,
+            neighbours,
+            n_rounds=self.n_rounds,
+            n_inner=self.n_inner,
+            averaging=self.averaging,
+            step=self.step,
+            smoothness=smoothness,
+            limits=self._limits(objective, facts),
+            probabilities=sampling.probabilities,
+            subsets=[block for block, _ in sampling.subsets()] if isinstance(sampling, BlockSampling) else None,
+            **assumed,
+        )

@@ -20,9 +20,10 @@ from dperm.data.holder import DataHolder
 from dperm.objective import Objective
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, Plan
+from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.printed import Printed, coordinate_multiplier
 from dperm.solvers._checks import whole
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import BlockDescent
 
 __all__ = ["CoordinateDescent"]
@@ -39,12 +40,13 @@ class CoordinateDescent(Solver):
     n_rounds : int
         Rounds at whose end iterates are averaged.
     clip, step, smoothness, averaging, box
-        As in :class:`~dperm.solvers.central.blocks.BlockDescent`.
+        As in :class:`~dperm.solvers.central.blocks.BlockDescent`; with one limit per coordinate, coordinate j is
+        clipped at C_j and gets noise in proportion to it.
     """
 
     n_passes: int = 2
     n_rounds: int = 1
-    clip: float | None = None
+    clip: float | tuple[float, ...] | None = None
     step: float = 1.0
     smoothness: float | tuple[float, ...] | None = None
     averaging: bool = False
@@ -54,7 +56,9 @@ class CoordinateDescent(Solver):
 
     def __post_init__(self) -> None:
         whole(self, "n_passes", "n_rounds")
-        self._blocks(1)  # refuses the other parameters
+        checked = self._blocks(1)  # refuses the other parameters
+        object.__setattr__(self, "clip", checked.clip)
+        object.__setattr__(self, "smoothness", checked.smoothness)
 
     def _blocks(self, d: int) -> BlockDescent:
         return BlockDescent(
@@ -88,3 +92,13 @@ class CoordinateDescent(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         return self._blocks(holder.facts.d).solve(objective, holder, calibrated, progress)
+
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        return self._blocks(facts.d).forecast(objective, facts, calibrated, neighbours, **assumed)

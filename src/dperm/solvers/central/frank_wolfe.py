@@ -15,71 +15,25 @@ with the loss's slope bound times the value bound as sensitivity. Proof: ``frank
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder, DesignData
+from dperm.data.holder import DataHolder
 from dperm.data.weights import SparseWeights
-from dperm.errors import InvalidInput, Unsupported
+from dperm.errors import Unsupported
 from dperm.objective import L1Ball, Objective
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import NoisyMax
-from dperm.queries import AtomScores
+from dperm.privacy.neighbours import Neighbours
+from dperm.queries import AtomScores, PenalisedAtomScores
+from dperm.solvers import forecasts
 from dperm.solvers._checks import positive, whole
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.blocks import coordinate_smoothness
 
-__all__ = ["FrankWolfe", "PenalisedAtomScores"]
-
-
-@dataclass(frozen=True, eq=False)
-class PenalisedAtomScores(AtomScores):
-    """:class:`AtomScores` of loss and penalty together; the penalty's part is public.
-
-    The l2 part enters by its gradient at ``weights``, the l1 part by its value at the atom (generalised conditional
-    gradient: Bach, SIAM J. Optim. 2015). With an l1 part the origin is one more candidate, the last, of score 0.
-    Weights must be :class:`SparseWeights`, whose box bounds them.
-    """
-
-    penalty: SeparablePenalty = field(default_factory=SeparablePenalty)
-    unpenalised: tuple[int, ...] = ()
-
-    def _origin(self) -> int:
-        return 1 if self.penalty.l1 > 0.0 else 0
-
-    def evaluate(self, data: DesignData) -> NDArray[np.float64]:
-        n, d = data.facts.n, data.design.d
-        out = np.concatenate([super().evaluate(data), np.zeros(self._origin())])
-        exempt = list(self.unpenalised)
-        toll = np.full(d, n * self.penalty.l1)
-        toll[exempt] = 0.0
-        pull = n * self.penalty.l2 * self._sparse.dense()
-        pull[exempt] = 0.0
-        out[:d] -= pull + toll
-        out[d : 2 * d] += pull - toll
-        return out
-
-    @property
-    def _sparse(self) -> SparseWeights:
-        if not isinstance(self.weights, SparseWeights):
-            raise InvalidInput("scores with a penalty need SparseWeights, whose box bounds the penalty's part.")
-        return self.weights
-
-    def zero_out_sensitivity(self, facts: Facts) -> float:
-        # the public part cancels between neighbours, but for the rounding of two additions to each score
-        return super().zero_out_sensitivity(facts) + 2.0**-50 * self.bound(facts)
-
-    def bound(self, facts: Facts) -> float:
-        # not super().bound, which asks for the sensitivity
-        loss_part = self.loss.slope_bound * facts.value_bound
-        return facts.n * (loss_part + self.penalty.l1 + self.penalty.l2 * self._sparse.box) * (1.0 + 2.0**-48)
-
-    def size(self, facts: Facts) -> int:
-        return super().size(facts) + self._origin()
+__all__ = ["FrankWolfe"]
 
 
 @dataclass(frozen=True)
@@ -154,18 +108,17 @@ class FrankWolfe(Solver):
 
     def _query(self, objective: Objective, weights: SparseWeights) -> AtomScores:
         penalty = self._penalty(objective)
-        # the queries of this design take sparse weights as well as arrays
         if penalty == SeparablePenalty():
-            return AtomScores(objective.loss, weights)  # type: ignore[arg-type]
-        return PenalisedAtomScores(objective.loss, weights, penalty, objective.unpenalised)  # type: ignore[arg-type]
+            return AtomScores(objective.loss, weights)
+        return PenalisedAtomScores(objective.loss, weights, penalty, objective.unpenalised)
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         # whatever does not fit is refused before anything is reserved
-        self._query(objective, SparseWeights(facts.d, {}, self.radius_for(objective, facts)))
+        query = self._query(objective, SparseWeights(facts.d, {}, self.radius_for(objective, facts)))
         if not math.isfinite(objective.loss.curvature_bound):
             raise Unsupported(f"solver 'frank-wolfe' needs a smooth loss, and the {objective.loss.name} loss is not.")
-        return Plan((PlannedRelease(AtomScores.name, "selection", self.n_steps),))
+        return Plan((PlannedRelease(query.name, "selection", self.n_steps),))
 
     def solve(
         self,
@@ -176,7 +129,8 @@ class FrankWolfe(Solver):
     ) -> Solution:
         facts = holder.facts
         radius = self.radius_for(objective, facts)
-        choose = NoisyMax(calibrated.noise_multiplier(AtomScores.name))
+        start = self._query(objective, _weights({}, 0, radius, facts.d))
+        choose = NoisyMax(calibrated.noise_multiplier(start.name))
         # After T rounds w = 2 radius / (T (T + 1)) * sum_t (t + 1) s_t. The sum is kept in whole numbers: nothing
         # drifts and opposite choices cancel to an exact zero.
         counts: dict[int, int] = {}
@@ -188,6 +142,27 @@ class FrankWolfe(Solver):
             if progress is not None:
                 progress(t + 1, self.n_steps)
         return Solution(_weights(counts, self.n_steps, radius, facts.d).dense(), self.n_steps)
+
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        radius = self.radius_for(objective, facts)
+        return forecasts.frank_wolfe(
+            objective,
+            facts,
+            calibrated,
+            neighbours,
+            query=self._query(objective, SparseWeights(facts.d, {}, radius)).name,
+            n_steps=self.n_steps,
+            radius=radius,
+            smoothness=coordinate_smoothness(objective, facts),
+            **assumed,
+        )
 
 
 def _weights(counts: dict[int, int], n_rounds: int, radius: float, d: int) -> SparseWeights:

@@ -23,20 +23,22 @@ from dperm.data.holder import DataHolder
 from dperm.objective import Objective
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.neighbours import Neighbours
 from dperm.queries import FullGradient
+from dperm.solvers import forecasts
 from dperm.solvers._checks import fraction, positive, whole
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
 
 __all__ = ["GradientDescent"]
 
 
-def noise_dominance(facts: Facts, calibrated: CalibratedPlan, holder: DataHolder) -> float:
+def noise_dominance(facts: Facts, calibrated: CalibratedPlan, neighbours: Neighbours) -> float:
     """How much noise will rule the result, from 0 (not at all) to 1, from public numbers.
 
     The noise of all steps together moves a fitted weight by about (records apart) / (n mu) in units of half the clip;
     d weights of curvature about 0.15 then cost ``excess`` in the objective, set against a hundredth.
     """
-    per_weight = facts.d * holder.neighbours.records_apart / 2.0 / (facts.n * calibrated.budget.mu)
+    per_weight = facts.d * neighbours.records_apart / 2.0 / (facts.n * calibrated.budget.mu)
     excess = per_weight**2 / (2.0 * 0.15)
     return excess / (excess + 0.01)
 
@@ -83,6 +85,13 @@ class GradientDescent(Solver):
         largest = objective.loss.slope_bound * facts.row_bound
         return largest * (0.25 - 0.125 * dominance) if self.clip is None else min(self.clip, largest)
 
+    def _momentum(self, dominance: float) -> float:
+        return 0.8 * (1.0 - dominance) if self.momentum is None else self.momentum
+
+    @property
+    def _n_averaged(self) -> int:
+        return max(1, round(self.averaging * self.n_steps))
+
     def _step(self, objective: Objective, facts: Facts) -> float:
         if self.step is not None:
             return self.step
@@ -97,9 +106,9 @@ class GradientDescent(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         facts = holder.facts
-        dominance = noise_dominance(facts, calibrated, holder)
+        dominance = noise_dominance(facts, calibrated, holder.neighbours)
         clip, step = self._clip(objective, facts, dominance), self._step(objective, facts)
-        momentum = 0.8 * (1.0 - dominance) if self.momentum is None else self.momentum
+        momentum = self._momentum(dominance)
         mechanism = GaussianNoise(calibrated.noise_multiplier(FullGradient.name))
         outputs = objective.loss.n_outputs
         weights = np.zeros(facts.d if outputs == 1 else (facts.d, outputs))
@@ -111,8 +120,30 @@ class GradientDescent(Solver):
             # the heavy ball remembers whole moves, prox included: gradients alone would weaken the penalty
             pushed = weights + momentum * (weights - previous) - step * gradient
             previous, weights = weights, objective.prox(pushed, step)
-            if t >= self.n_steps - max(1, round(self.averaging * self.n_steps)):
+            if t >= self.n_steps - self._n_averaged:
                 total, n_averaged = total + weights, n_averaged + 1
             if progress is not None:
                 progress(t + 1, self.n_steps)
         return Solution(total / n_averaged, self.n_steps)
+
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        dominance = noise_dominance(facts, calibrated, neighbours)
+        return forecasts.gradient(
+            objective,
+            facts,
+            calibrated,
+            neighbours,
+            n_steps=self.n_steps,
+            n_averaged=self._n_averaged,
+            step=self._step(objective, facts),
+            clip=self._clip(objective, facts, dominance),
+            momentum=self._momentum(dominance),
+            **assumed,
+        )

@@ -2,9 +2,11 @@
 
 At every step one coordinate is chosen by its score and moved along its gradient:
 
-    j ~ Gumbel race over scores,   w_j <- prox(w_j - step / M (g_j + noise)),
+    j ~ Gumbel race over scores,   w_j <- prox(w_j - step / M_j (g_j + noise_j)),
 
 from w = 0, so that after T steps at most T weights are not zero (Mangold, Bellet, Salmon & Tommasi, AISTATS 2023).
+Scores are gradients in units of sqrt(M_j), with noise for the largest C_j / sqrt(M_j), C_j being a person's bound in
+column j; the update of column j has noise for its own C_j.
 Their printed calibration (Laplace noise on the gradients before the absolute value) does not give the guarantee it
 states; here the noise is Gumbel noise on scores with one common sensitivity, and Gaussian noise on the chosen gradient.
 
@@ -17,22 +19,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.data.weights import SparseWeights
 from dperm.errors import InvalidInput, Unsupported
-from dperm.objective import BoxPenalty, Objective
+from dperm.objective import BoxPenalty, Loss, Objective
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, NoisyMax
+from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.printed import LaplaceInsideMax, Printed, greedy_epsilon
 from dperm.queries.gradients import GradientCoordinate
-from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores
-from dperm.solvers._checks import positive, share, whole
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores, PerColumn
+from dperm.solvers import forecasts
+from dperm.solvers._checks import one_per_column, positive, positive_or_each, share, whole
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.blocks import coordinate_smoothness
 
 __all__ = ["GreedyCoordinateDescent"]
+
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,12 +58,14 @@ class GreedyCoordinateDescent(Solver):
     selection_share : float
         Share of the budget spent on choosing.
     step : float
-        Public factor of the step 1/M; the score always uses the unit step.
-    limit : float, optional
-        Bound on one person's product slope times value in one coordinate; by default the largest possible one, which
-        clips nothing.
-    smoothness : float, optional
-        M, the public curvature of one coordinate of the mean loss; by default curvature bound times spread squared.
+        Public factor of the step 1/M_j; the score always uses the unit step.
+    limit : float or sequence of float, optional
+        C_j, bound on one person's product slope times value in a coordinate, one for all or one for each (the
+        intercept's last); by default the largest possible one, which clips nothing. All scores get the noise of the
+        largest C_j / sqrt(M_j), so C_j in proportion to sqrt(M_j) wastes none (Mangold et al. 2022).
+    smoothness : float or sequence of float, optional
+        M_j, public curvature of the coordinates of the mean loss, one for all features or one for each coordinate (the
+        intercept's last); by default curvature bound times spread squared, the intercept's from its height.
     box : float
         Public bound on a weight's contribution (weight times value); weights are projected to it.
     printed_form : {"implicit", "closed"}
@@ -67,8 +79,8 @@ class GreedyCoordinateDescent(Solver):
     rule: str = "GS-r"
     selection_share: float = 0.75
     step: float = 1.0
-    limit: float | None = None
-    smoothness: float | None = None
+    limit: float | tuple[float, ...] | None = None
+    smoothness: float | tuple[float, ...] | None = None
     box: float = 64.0
     printed_form: str = "implicit"
     incremental: bool = True
@@ -78,13 +90,16 @@ class GreedyCoordinateDescent(Solver):
     def __post_init__(self) -> None:
         whole(self, "n_steps")
         share(self, "selection_share")
-        positive(self, "step", "limit", "smoothness", "box")
+        positive(self, "step", "box")
+        positive_or_each(self, "limit", "smoothness")
         if self.rule not in RULES:
             raise InvalidInput(f"rule must be one of {', '.join(RULES)}, not {self.rule!r}.")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
+        coordinate_smoothness(objective, facts, self.smoothness)  # refuses a wrong number of numbers
+        self._limits(facts)
         return Plan(
             (
                 PlannedRelease(GreedyScores.name, "selection", self.n_steps, self.selection_share),
@@ -97,6 +112,11 @@ class GreedyCoordinateDescent(Solver):
             raise Unsupported("the printed greedy noise is offered with rule='GS-s', for which its cost is certified.")
         if objective.penalty.name == BoxPenalty.name:
             raise Unsupported("the printed greedy noise is not offered with a box: scores that it cuts off tie.")
+        if isinstance(self.limit, tuple) or isinstance(self.smoothness, tuple):
+            raise Unsupported(
+                "the printed greedy noise is offered with one limit and one smoothness for all columns, for which its "
+                "cost is certified."
+            )
         share = float(self.n_steps)  # share = count: the multiplier of both groups is the scale itself
         plan = Plan(
             (
@@ -117,16 +137,23 @@ class GreedyCoordinateDescent(Solver):
         calibrated: CalibratedPlan,
         progress: Progress | None = None,
     ) -> Solution:
-        facts, loss = holder.facts, objective.loss
-        penalty = SeparablePenalty.of(objective.penalty)
-        smoothness = self.smoothness or loss.curvature_bound * facts.spread**2
         if any(r.kind == LaplaceInsideMax.kind for r in calibrated.plan.releases):
             return self._solve_printed(objective, holder, calibrated)
+        facts, loss = holder.facts, objective.loss
+        penalty = SeparablePenalty.of(objective.penalty)
+        smoothness = coordinate_smoothness(objective, facts, self.smoothness)
+        limits = self._limits(facts)
         choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
         box = self.box / facts.value_bound
         query = GreedyScores(
-            loss, SparseWeights(facts.d, {}, box), smoothness, penalty, objective.unpenalised, self.rule, self.limit
+            loss,
+            SparseWeights(facts.d, {}, box),
+            PerColumn(smoothness) if smoothness.min() < smoothness.max() else float(smoothness[0]),
+            penalty,
+            objective.unpenalised,
+            self.rule,
+            PerColumn(limits) if isinstance(limits, np.ndarray) else limits,
         )
         # the race is kept from step to step on sparse designs; its numbers are public and the same for the whole run
         if self.incremental:
@@ -135,18 +162,30 @@ class GreedyCoordinateDescent(Solver):
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
             j = int(holder.release(replace(query, weights=weights), choose))
-            coordinate = GradientCoordinate(loss, weights, self.limit, (j,))
+            coordinate = GradientCoordinate(loss, weights, self._limit(j, limits, loss, facts), (j,))
             gradient = float(holder.release(coordinate, measure)[0]) / facts.n
-            moved = self._moved(entries.get(j, 0.0), gradient, j in objective.unpenalised, penalty, smoothness)
-            entries[j] = min(max(moved, -box), box)
-            if entries[j] == 0.0:
-                del entries[j]
+            self._move(entries, j, gradient, objective, penalty, float(smoothness[j]), box)
             if progress is not None:
                 progress(t + 1, self.n_steps)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
 
+    def _limits(self, facts: Facts) -> FloatArray | float | None:
+        """C_j of every column, or what is the same for all."""
+        return one_per_column("limit", self.limit, facts.d) if isinstance(self.limit, tuple) else self.limit
+
+    @staticmethod
+    def _limit(j: int, limits: FloatArray | float | None, loss: Loss, facts: Facts) -> float | None:
+        """C_j of one column."""
+        limit = float(limits[j]) if isinstance(limits, np.ndarray) else limits
+        if j < facts.n_features:
+            return limit
+        natural = loss.slope_bound * facts.intercept_height * (1.0 + 2.0**-50)  # its height is public and all the same
+        return natural if limit is None else min(limit, natural)
+
     def _solve_printed(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> Solution:
-        """The paper's own noise: Laplace inside the score, Laplace on the update."""
+        """The paper's own noise, for one M and one limit: Laplace inside the score, Laplace on the update."""
+        assert not isinstance(self.smoothness, tuple)
+        assert not isinstance(self.limit, tuple)
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
         smoothness = self.smoothness or loss.curvature_bound * facts.spread**2
@@ -162,16 +201,47 @@ class GreedyCoordinateDescent(Solver):
             j = int(holder.release(GreedyGradients(loss, weights, self.limit), choose))
             coordinate = GradientCoordinateL1(loss, weights, self.limit, (j,))
             gradient = float(holder.release(coordinate, measure)[0]) / facts.n
-            moved = self._moved(entries.get(j, 0.0), gradient, j in objective.unpenalised, penalty, smoothness)
-            entries[j] = min(max(moved, -box), box)
-            if entries[j] == 0.0:
-                del entries[j]
+            self._move(entries, j, gradient, objective, penalty, smoothness, box)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
 
-    def _moved(
-        self, weight: float, gradient: float, unpenalised: bool, penalty: SeparablePenalty, smoothness: float
-    ) -> float:
-        if unpenalised:
-            return weight - self.step / smoothness * gradient
-        length = self.step / (smoothness + penalty.l2)
-        return penalty.prox_one(weight - length * (gradient + penalty.l2 * weight), length)
+    def _move(
+        self,
+        entries: dict[int, float],
+        j: int,
+        gradient: float,
+        objective: Objective,
+        penalty: SeparablePenalty,
+        smoothness: float,
+        box: float,
+    ) -> None:
+        """Take one proximal step along a coordinate, inside the box; a weight of zero is no entry."""
+        weight = entries.get(j, 0.0)
+        if j in objective.unpenalised:
+            moved = weight - self.step / smoothness * gradient
+        else:
+            length = self.step / (smoothness + penalty.l2)
+            moved = penalty.prox_one(weight - length * (gradient + penalty.l2 * weight), length)
+        entries[j] = min(max(moved, -box), box)
+        if entries[j] == 0.0:
+            del entries[j]
+
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        limits = self._limits(facts)
+        return forecasts.greedy(
+            objective,
+            facts,
+            calibrated,
+            neighbours,
+            n_steps=self.n_steps,
+            step=self.step,
+            smoothness=coordinate_smoothness(objective, facts, self.smoothness),
+            limits=np.inf if limits is None else limits,
+            **assumed,
+        )

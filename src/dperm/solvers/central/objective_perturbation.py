@@ -7,15 +7,15 @@ Chaudhuri, Monteleoni & Sarwate 2011; Kifer, Smith & Thakurta 2012; approximate 
 profile: Redberg, Koskela & Wang 2023 (arXiv 2401.00583).
 
 **Guarantee.** Released to whoever sees the model: one point near the minimiser, with a little Gaussian noise. Proved
-for ``zero-out`` and convex losses of one output with bounded slopes and curvature. It does not hold without L2: the
-smallest strength is public and :meth:`PerturbedMinimiser.minimum_strength` tells it. Running time depends on the data
-and is not covered. Proof: ``objective_perturbation.proof.md``.
+for ``zero-out`` and convex losses of one output with bounded slopes and curvature. It does not hold without L2: what is
+missing is added, and :meth:`PerturbedMinimiser.minimum_strength` tells how much is needed from public numbers. Running
+time depends on the data and is not covered. Proof: ``objective_perturbation.proof.md``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,79 +23,107 @@ from numpy.typing import NDArray
 
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
-from dperm.errors import InvalidInput, Unsupported
+from dperm.errors import Unsupported
 from dperm.objective import L2, NoPenalty, Objective
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.neighbours import Neighbours
 from dperm.queries.perturbed import PerturbedMinimum
+from dperm.solvers._checks import positive
 from dperm.solvers.base import Progress, Solution, Solver
 
 __all__ = ["PerturbedMinimiser"]
 
 _UP = 1.0 + 1e-9
+_SHARE = 0.1  # of epsilon that may go to the curvature
+_MOST_PART = 50.0  # its exponential is still far from overflow
 
 
 @dataclass(frozen=True)
 class PerturbedMinimiser(Solver):
-    """Objective perturbation with approximate minima.
+    r"""Objective perturbation with approximate minima.
+
+    One record's curvature changes the density of the minimiser by at most the factor 1 + r, where
+
+    .. math:: r = \frac{\beta}{n} \max_x \sum_j x_j^2 / s_j,
+
+    with curvature bound :math:`\beta` and L2 strengths :math:`s_j` of the mean objective: the noise has
+    :math:`\epsilon - \ln(1 + r)` left. **By default** that logarithm may take a tenth of epsilon, and every weight gets
+    the smallest strength that keeps it there,
+
+    .. math:: s = \max\Big(\text{strength},\ \frac{\beta R^2}{n (e^{\epsilon/10} - 1)}\Big),
+
+    R being the row bound: all public. A penalty that is already stronger is left as it is and costs less curvature. Any
+    part below epsilon is admissible, and a larger one needs less strength: Chaudhuri et al. 2011 and Kifer et al. 2012
+    take half, Iyengar et al. 2019 leave it to the user. A tenth serves better because strength also shrinks what the
+    noise does to the minimiser (``docs/solvers.md`` has figures).
 
     Parameters
     ----------
-    curvature_part : float
-        Largest part of epsilon that may go to the change of curvature, log(1 + curvature ratio): it sets the smallest
-        L2 strength. A plan needs it below epsilon; half of epsilon is usual.
-    extra_strength : float or None
-        L2 strength added to that of the penalty in every weight. None adds what the smallest strength asks for.
+    curvature_part : float, optional
+        Largest part of epsilon that may go to the change of curvature, :math:`\ln(1 + r)`; by default a tenth of it.
+    extra_strength : float, optional
+        L2 strength added to that of the penalty in every weight. By default what the smallest strength asks for; with a
+        number, a plan that is short of it is refused.
     intercept_strength : float, optional
         L2 strength of weights the penalty leaves out (an intercept): the proof needs every weight to have one. By
         default that of all the others; a smaller one shrinks the intercept less and costs more curvature.
     """
 
-    curvature_part: float = 0.5
-    extra_strength: float | None = 0.0
+    curvature_part: float | None = None
+    extra_strength: float | None = None
     intercept_strength: float | None = None
 
     name: ClassVar[str] = "objective"
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
 
     def __post_init__(self) -> None:
-        for what, lowest in (("curvature_part", 0.0), ("intercept_strength", 0.0), ("extra_strength", -1.0)):
-            value = getattr(self, what)
-            if value is None and what != "curvature_part":
-                continue
-            good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if not (good and value > lowest and value >= 0.0):
-                raise InvalidInput(f"{what} must be {'at least 0' if lowest < 0.0 else 'positive'}, not {value!r}.")
+        positive(self, "curvature_part", "intercept_strength")
+        if self.extra_strength != 0:
+            positive(self, "extra_strength")
 
-    def minimum_strength(self, objective: Objective, facts: Facts) -> float:
-        """Smallest L2 strength that keeps the curvature's part of epsilon within ``curvature_part``; public."""
-        share = objective.loss.curvature_bound / (facts.n * math.expm1(self.curvature_part))
+    def minimum_strength(self, objective: Objective, facts: Facts, epsilon: float = math.inf) -> float:
+        """Smallest L2 strength that keeps the curvature's part of ``epsilon`` within ``curvature_part``; public."""
+        part = _SHARE * epsilon if self.curvature_part is None else self.curvature_part
+        return self._strength_for(math.expm1(min(part, _MOST_PART)), objective, facts)
+
+    def _strength_for(self, ratio: float, objective: Objective, facts: Facts) -> float:
+        """Smallest strength of the penalised weights at which the curvature ratio is within ``ratio``."""
+        share = objective.loss.curvature_bound / (facts.n * ratio)
         square, height = facts.row_bound**2, facts.intercept_height
         if self.intercept_strength is None or not objective.unpenalised:
             return share * square * _UP
         left = 1.0 - share * height**2 / self.intercept_strength * _UP
         return share * (square - height**2) / left * _UP if left > 0.0 else math.inf
 
-    def _strengths(self, objective: Objective, facts: Facts) -> NDArray[np.float64]:
-        """Strength of every weight in the mean objective."""
+    def _strengths(self, objective: Objective, facts: Facts, ratio: float | None) -> NDArray[np.float64]:
+        """Strength of every weight in the mean objective, with what brings it to ``ratio`` if that was left open."""
         if not isinstance(objective.penalty, NoPenalty | L2) or objective.constraint is not None:
             raise Unsupported("solver 'objective' is proved for no penalty or l2, without a constraint.")
-        given, smallest = objective.penalty.strength, self.minimum_strength(objective, facts)
-        total = max(given, smallest) if self.extra_strength is None else given + self.extra_strength
-        if not smallest <= total < math.inf:
-            raise Unsupported(
-                f"solver 'objective' needs an l2 strength of at least {smallest:.4g} for these bounds and "
-                f"{facts.n} records, not {total:.4g}: raise it, give extra_strength (None adds what is missing), "
-                "tighten the bounds (row_norm), or allow more curvature_part."
-            )
+        total = objective.penalty.strength + (self.extra_strength or 0.0)
+        if self.curvature_part is not None:
+            smallest = self.minimum_strength(objective, facts)
+            if self.extra_strength is None:
+                total = max(total, smallest)
+            if not smallest <= total < math.inf:
+                raise Unsupported(
+                    f"solver 'objective' needs an l2 strength of at least {smallest:.4g} for these bounds and "
+                    f"{facts.n} records, not {total:.4g}: raise it, leave out extra_strength (what is missing is then "
+                    "added), tighten the bounds (row_norm), or allow more curvature_part."
+                )
+        elif self.extra_strength is None and ratio is not None:
+            total = max(total, self._strength_for(ratio, objective, facts))
+            if math.isinf(total):
+                raise Unsupported(
+                    f"intercept_strength={self.intercept_strength:.4g} alone takes more curvature than solver "
+                    "'objective' may spend: raise it, or leave it out."
+                )
         out = np.full(facts.d, total)
         if self.intercept_strength is not None:
             out[list(objective.unpenalised)] = self.intercept_strength
         return out
 
-    def _query(self, objective: Objective, facts: Facts, noise_multiplier: float) -> PerturbedMinimum:
-        PerturbedMinimum(objective.loss, np.ones(1), 1.0)  # refuses losses that the proof does not cover
-        strengths = self._strengths(objective, facts) * facts.n
+    def _query(self, objective: Objective, facts: Facts, noise_multiplier: float, ratio: float) -> PerturbedMinimum:
+        strengths = self._strengths(objective, facts, ratio) * facts.n
         least, loss = float(strengths.min()), objective.loss
         person = loss.slope_bound * facts.row_bound
         linear = noise_multiplier * person * (math.sqrt(facts.d) + 40.0)  # longer than any b that is ever drawn
@@ -107,8 +135,16 @@ class PerturbedMinimiser(Solver):
         return PerturbedMinimum(loss, strengths, radius * _UP)
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
-        ratio = self._query(objective, facts, 1.0).curvature_ratio(facts)
-        return Plan((PlannedRelease(PerturbedMinimum.name, "objective", 1, curvature_ratio=ratio),))
+        PerturbedMinimum(objective.loss, np.ones(1), 1.0)  # refuses losses that the proof does not cover
+        strengths = self._strengths(objective, facts, None) * facts.n
+        ratio, share = math.inf, None
+        if strengths.min() > 0.0:
+            ratio = PerturbedMinimum(objective.loss, strengths, 1.0).curvature_ratio(facts)
+        if self.curvature_part is None and self.extra_strength is None:
+            share = _SHARE
+        return Plan(
+            (PlannedRelease(PerturbedMinimum.name, "objective", 1, curvature_ratio=ratio, curvature_share=share),)
+        )
 
     def solve(
         self,
@@ -118,9 +154,14 @@ class PerturbedMinimiser(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         self.check_neighbours(holder.neighbours)
+        planned = calibrated.release(PerturbedMinimum.name)
         multiplier = calibrated.noise_multiplier(PerturbedMinimum.name)
-        query = self._query(objective, holder.facts, multiplier)
-        weights = holder.release(query, query.mechanism(multiplier, holder.facts))
+        assert planned.curvature_ratio is not None
+        query = self._query(objective, holder.facts, multiplier, planned.curvature_ratio)
+        mechanism = query.mechanism(multiplier, holder.facts)
+        # a ratio settled by the budget is met from below: what was planned is what is charged
+        ratio = max(mechanism.curvature_ratio, planned.curvature_ratio)
+        weights = holder.release(query, replace(mechanism, curvature_ratio=ratio))
         if progress is not None:
             progress(1, 1)
         return Solution(weights, 1)

@@ -1,0 +1,43 @@
+"""Virtual environments of the peers: built on first use from their requirements, never mixed with dperm's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+
+
+class Unavailable(Exception):
+    """An environment cannot be built, or a worker broke; one sentence."""
+
+
+def python_of(name: str, cache: Path) -> Path:
+    """Python of an environment, built if it is missing or if its requirements have changed."""
+    if name == "dperm":
+        return Path(sys.executable)
+    folder, requirements = cache / name, HERE / f"requirements-peers-{name}.txt"
+    stamp, python = folder / "installed.txt", folder / "bin" / "python"
+    if stamp.exists() and stamp.read_text() == requirements.read_text() and python.exists():
+        return python
+    print(f"building the environment of {name} in {folder} ...", flush=True)
+    install = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-r", str(requirements)]
+    for command in ([sys.executable, "-m", "venv", "--clear", str(folder)], install):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            log = cache / f"{name}.log"
+            log.write_text(done.stdout + done.stderr)
+            raise Unavailable(f"the environment of {name} could not be built (pip's answer is in {log.name} there)")
+    stamp.write_text(requirements.read_text())
+    return python
+
+
+def run_worker(name: str, cache: Path, script: str, *arguments: Path) -> None:
+    """Run a script of this folder with the Python of an environment, in one thread."""
+    command = [str(python_of(name, cache)), str(HERE / script), *map(str, arguments)]
+    done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, stdout=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise Unavailable(f"the worker of {name} ended with code {done.returncode}")

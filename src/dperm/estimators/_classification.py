@@ -1,0 +1,86 @@
+"""What private classifiers share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from dperm.errors import InvalidData
+
+from ._base import PrivateLinearModel
+from ._messages import without_values
+from ._request import resolve_bounds
+from .prediction import class_codes, linear_scores
+from .saved import SavedClassifier, SavedModel
+
+__all__ = ["PrivateClassifier"]
+
+LABELS_PUBLIC = "the set of labels is public"
+
+
+def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
+    """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
+    try:
+        check_classification_targets(y)
+        classes = np.unique(np.asarray(y if declared is None else declared))
+        codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        known = bool(np.all(classes[codes] == y))
+    except ValueError as error:
+        raise InvalidData(without_values(str(error))) from None
+    except TypeError:
+        raise InvalidData(without_values("Unknown label type: unknown")) from None
+    if len(classes) < 2:
+        raise InvalidData("y has one class only; a classifier needs at least two classes.")
+    if not known:
+        raise InvalidData("y contains a label that is not among the declared classes.")
+    return classes, codes
+
+
+class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
+    """Fits and predicts classes; see :class:`dperm.DPLogisticRegression`."""
+
+    def fit(self, X: Any, y: Any) -> PrivateClassifier:
+        """Fit the model privately; see the class for what is released."""
+        with self._all_or_nothing():
+            X, y, boolean = self._training_data(X, y)
+            declared = resolve_bounds(self.bounds).classes
+            classes, codes = _coded(y, declared)
+            assumptions = (LABELS_PUBLIC,) if declared is None else ()
+            fitted = self._fit(X, codes, assumptions, boolean, len(classes))
+        self.classes_ = classes
+        self.coef_ = np.ascontiguousarray(np.atleast_2d(fitted.coefficients.T))
+        self.intercept_ = np.atleast_1d(fitted.intercept)
+        self.n_iter_ = np.array(fitted.n_steps)
+        self.scaling_ = fitted.scaling
+        self.privacy_report_ = fitted.report
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores; positive means the second class in the binary case."""
+        check_is_fitted(self, "coef_")
+        scores = linear_scores(self._checked(X, reset=False), self.coef_, self.intercept_, self.scaling_)
+        return scores.ravel() if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely label of every row."""
+        codes = class_codes(self.decision_function(X))
+        return self.classes_[codes]
+
+    def _saved(self) -> SavedModel:
+        return SavedClassifier(**self._saved_parts())
+
+    def _saved_parts(self) -> dict[str, Any]:
+        return {
+            "estimator": type(self).__name__,
+            "coef_": self.coef_,
+            "intercept_": self.intercept_,
+            "scaling": self.scaling_,
+            "privacy_report_": self.privacy_report_,
+            "feature_names_in_": getattr(self, "feature_names_in_", None),
+            "classes_": self.classes_,
+        }

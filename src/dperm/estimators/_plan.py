@@ -1,0 +1,129 @@
+"""What a fit would release, before any data are touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dperm.data.facts import Facts
+from dperm.privacy.budget import Budget
+from dperm.privacy.guarantee import Accounting
+from dperm.queries.quantiles import expected_rank_error
+from dperm.solvers.base import Forecast
+
+from ._request import NUMBERS, FitRequest, Prepared, prepare
+
+__all__ = ["PlanLine", "PlanSummary", "summarise"]
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """One group of planned releases; ``share`` is its part of the budget, measured in rho."""
+
+    query: str
+    kind: str
+    count: int
+    noise_multiplier: float
+    share: float
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """What a fit would release and what that costs, from public numbers only.
+
+    Attributes
+    ----------
+    estimator, solver : str
+    budget : Budget
+        Epsilon and the delta that is used.
+    neighbours : str
+    epsilon : float
+        Epsilon of the whole plan, at most the budget's.
+    releases : tuple of PlanLine
+        Every planned release with its count, noise multiplier and share of rho.
+    bounds : dict
+        ``"declared"`` or ``"bought"`` for features, and for the target of a regression.
+    forecast : Forecast or None
+        The expected excess of the objective over its minimum, where a theorem gives one.
+    warnings : tuple of str
+        What is likely to disappoint.
+    """
+
+    estimator: str
+    solver: str
+    n: int
+    n_features: int
+    budget: Budget
+    neighbours: str
+    epsilon: float
+    releases: tuple[PlanLine, ...]
+    bounds: dict[str, str]
+    forecast: Forecast | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.estimator} by {self.solver!r} on {self.n} rows and {self.n_features} columns: epsilon "
+            f"{self.epsilon:.4g} of {self.budget.epsilon:.4g}, delta {self.budget.delta:.3g}, {self.neighbours}",
+            "bounds: " + ", ".join(f"{what} {how}" for what, how in self.bounds.items()),
+            *(
+                f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each, "
+                f"{line.share:.0%} of the budget)"
+                for line in self.releases
+            ),
+        ]
+        if self.forecast is not None:
+            lines.append(f"expected excess of the objective: {self.forecast.excess:.3g} ({self.forecast.basis})")
+            lines += [f"  assuming {text}" for text in self.forecast.assumes]
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+
+
+def summarise(estimator: str, request: FitRequest, n: int, n_features: int) -> PlanSummary:
+    """Plan a fit and describe it; whatever a fit would refuse for public reasons is refused here."""
+    prepared = prepare(request, n, n_features)
+    calibrated = prepared.calibrated
+    total = sum(release.share for release in calibrated.plan.releases)
+    lines = tuple(
+        PlanLine(r.query, r.kind, r.count, r.noise_multiplier(calibrated.scale), r.share / total)
+        for r in calibrated.plan.releases
+    )
+    bounds = {"features": "bought" if request.buys_features(n_features) else "declared"}
+    if request.target == NUMBERS:
+        bounds["target"] = "bought" if request.buys_target else "declared"
+    forecast = _forecast(request, prepared)
+    return PlanSummary(
+        estimator=estimator,
+        solver=prepared.solver.name,
+        n=n,
+        n_features=n_features,
+        budget=prepared.budget,
+        neighbours=str(request.neighbours),
+        epsilon=Accounting.of(calibrated.event, prepared.budget.delta).epsilon,
+        releases=lines,
+        bounds=bounds,
+        forecast=forecast,
+        warnings=_warnings(request, prepared, prepared.facts, forecast),
+    )
+
+
+def _forecast(request: FitRequest, prepared: Prepared) -> Forecast | None:
+    """Return the solver's forecast for one problem, or None."""
+    if request.calibration == "paper":
+        return None
+    return prepared.solver.forecast(request.objective, prepared.facts, prepared.for_solver, request.neighbours)
+
+
+def _warnings(request: FitRequest, prepared: Prepared, facts: Facts, forecast: Forecast | None) -> tuple[str, ...]:
+    out = []
+    if prepared.unbounded is not None:
+        out.append(f"no guarantee: {prepared.unbounded}")
+    if request.insecure_seed is not None:
+        out.append("no guarantee: insecure_seed makes the noise reproducible")
+    if prepared.budget.delta > 1.0 / facts.n:
+        out.append("delta is above 1/n: some person's whole record may be given away; 1/n^2 is usual")
+    if request.n_bought(facts.n_features):
+        missed = expected_rank_error(prepared.calibrated, len(request.purchase.grid_points())) / facts.n
+        if missed > request.purchase.low:
+            out.append(f"bought ranges may be off by {min(missed, 1.0):.0%} of the records: declare bounds if you can")
+    if forecast is not None and forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
+        out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")
+    return tuple(out)

@@ -1,0 +1,58 @@
+"""What private regressions share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dperm.errors import InvalidData
+
+from ._base import PrivateLinearModel
+from ._request import NUMBERS
+from .prediction import linear_scores
+from .saved import SavedModel, SavedRegressor
+
+__all__ = ["PrivateRegressor"]
+
+
+class PrivateRegressor(RegressorMixin, PrivateLinearModel):
+    """Fits and predicts numbers; see :class:`dperm.DPRidge`."""
+
+    _target = NUMBERS
+
+    def fit(self, X: Any, y: Any) -> PrivateRegressor:
+        """Fit the model privately; see the class for what is released."""
+        with self._all_or_nothing():
+            X, y, boolean = self._training_data(X, y)
+            if y.dtype.kind not in "biuf":
+                raise InvalidData("y must hold one number per row, not text.")
+            fitted = self._fit(X, y, (), boolean)
+        self.coef_ = np.ascontiguousarray(fitted.coefficients)
+        self.intercept_ = float(fitted.intercept)
+        self.n_iter_ = fitted.n_steps[0]
+        self.scaling_ = fitted.scaling
+        self.target_range_ = fitted.target_range
+        self.privacy_report_ = fitted.report
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted number of every row, clipped to the target's bounds."""
+        check_is_fitted(self, "coef_")
+        X = self._checked(X, reset=False)
+        scores = linear_scores(X, np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_), self.scaling_)
+        return self.target_range_.clip(scores.ravel())
+
+    def _saved(self) -> SavedModel:
+        return SavedRegressor(
+            estimator=type(self).__name__,
+            coef_=self.coef_,
+            intercept_=self.intercept_,
+            scaling=self.scaling_,
+            privacy_report_=self.privacy_report_,
+            feature_names_in_=getattr(self, "feature_names_in_", None),
+            target_range=self.target_range_,
+        )

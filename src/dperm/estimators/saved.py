@@ -1,0 +1,269 @@
+"""A fitted model in one JSON file: written whole or not at all, read without solvers or scikit-learn.
+
+``estimator.save(path)`` writes it, :func:`load` reads it back as a :class:`SavedModel` that predicts the same bits. The
+file holds what is released anyway: coefficients, public bounds, names, classes and the privacy report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import dperm
+from dperm.data.design import Scaling
+from dperm.data.frames import NUMBERS_ONLY, column_names, plain_matrix
+from dperm.data.target import TargetRange
+from dperm.errors import InvalidData, InvalidInput
+from dperm.privacy.report import PrivacyReport, write_whole
+
+from .prediction import class_codes, class_probabilities, linear_scores
+
+__all__ = ["SavedClassifier", "SavedModel", "SavedProbabilities", "SavedRegressor", "load"]
+
+FORMAT = "dperm model"
+FORMAT_NUMBER = 1
+
+NOT_FINITE = "X contains NaN or infinite values: fill or remove them by a rule that is public."
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A fitted linear model: predicts, and cannot be fitted again.
+
+    Attributes are named as in scikit-learn: ``coef_`` and ``intercept_`` in the user's units, ``n_features_in_``,
+    ``feature_names_in_`` (None without names), ``privacy_report_``; ``estimator`` is the class that fitted it and
+    ``version`` the dperm that saved it.
+    """
+
+    estimator: str
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64] | float
+    scaling: Scaling = field(repr=False)
+    privacy_report_: PrivacyReport = field(repr=False)
+    feature_names_in_: NDArray[Any] | None = field(default=None, repr=False)
+    version: str = dperm.__version__
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns."""
+        return self.scaling.n_features
+
+    def checked(self, X: Any) -> Any:
+        """Return ``X`` as a finite array or sparse matrix of the right width; errors show no value."""
+        names = column_names(X)
+        fitted = self.feature_names_in_
+        if names is not None and fitted is not None and names != fitted.tolist():
+            raise InvalidData("The feature names should match those of the training data, in the same order.")
+        try:
+            X = plain_matrix(X)
+            X = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidData(NUMBERS_ONLY) from None
+        if X.ndim != 2:
+            raise InvalidData("X must have two dimensions, and X.reshape(-1, 1) makes one column of a list.")
+        if X.shape[1] != self.n_features_in_:
+            raise InvalidData(f"X has {X.shape[1]} features, but the model expects {self.n_features_in_}.")
+        if not np.isfinite(X.data if sp.issparse(X) else X).all():
+            raise InvalidData(NOT_FINITE)
+        return X
+
+    def scores(self, X: Any) -> NDArray[np.float64]:
+        """Return the linear scores of a checked ``X``: shape (n,), or (n, K) for several outputs."""
+        out = linear_scores(X, np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_), self.scaling)
+        return out.ravel() if out.shape[1] == 1 else out
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model as one JSON file, whole or not at all."""
+        return write_whole(path, json.dumps(self._to_dict(), indent=1, allow_nan=False) + "\n")
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model as an ONNX file; needs the extra ``dperm[onnx]``."""
+        from .onnx_export import export
+
+        return export(self, path)
+
+    def _to_dict(self) -> dict[str, Any]:
+        names = self.feature_names_in_
+        if not (np.isfinite(self.coef_).all() and np.isfinite(self.intercept_).all()):
+            raise InvalidInput("a model whose coefficients are not all finite cannot be saved.")
+        return {
+            "format": FORMAT,
+            "format_number": FORMAT_NUMBER,
+            "version": self.version,
+            "kind": _KINDS[type(self)],
+            "estimator": self.estimator,
+            "coef": self.coef_.tolist(),
+            "intercept": np.asarray(self.intercept_).tolist(),
+            "scaling": {
+                "centre": self.scaling.centre.tolist(),
+                "scale": self.scaling.scale.tolist(),
+                "clip": self.scaling.clip,
+                "row_norm": self.scaling.row_norm,
+                "spread": self.scaling.spread,
+            },
+            "feature_names": None if names is None else [str(name) for name in names],
+            **self._own_parts(),
+            "report": json.loads(self.privacy_report_.to_json()),
+        }
+
+    def _own_parts(self) -> dict[str, Any]:
+        """What this kind of model adds to the file."""
+        return {}
+
+    @classmethod
+    def _own_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Inverse of :meth:`_own_parts`."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRegressor(SavedModel):
+    """A saved regression; predictions are clipped to the target's public bounds."""
+
+    target_range: TargetRange = field(kw_only=True)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted number of every row."""
+        return self.target_range.clip(self.scores(self.checked(X)))
+
+    def _own_parts(self) -> dict[str, Any]:
+        return {"target": [self.target_range.low, self.target_range.high]}
+
+    @classmethod
+    def _own_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        low, high = data["target"]
+        return {"target_range": TargetRange(float(low), float(high))}
+
+
+@dataclass(frozen=True, eq=False)
+class SavedClassifier(SavedModel):
+    """A saved classifier that gives scores."""
+
+    classes_: NDArray[Any] = field(kw_only=True)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores; positive means the second class in the binary case."""
+        return self.scores(self.checked(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of every row."""
+        return self.classes_[class_codes(self.decision_function(X))]
+
+    def _own_parts(self) -> dict[str, Any]:
+        return {"classes": {"type": _label_type(self.classes_), "labels": self.classes_.tolist()}}
+
+    @classmethod
+    def _own_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        kind, labels = data["classes"]["type"], data["classes"]["labels"]
+        if kind not in _LABEL_TYPES.values() or len(labels) < 2:
+            raise ValueError
+        return {"classes_": np.array(labels, dtype=kind)}
+
+
+@dataclass(frozen=True, eq=False)
+class SavedProbabilities(SavedClassifier):
+    """A saved classifier that gives probabilities."""
+
+    one_vs_rest: bool = field(default=False, kw_only=True)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every label."""
+        return class_probabilities(self.decision_function(X), self.one_vs_rest)
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithm of :meth:`predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def _own_parts(self) -> dict[str, Any]:
+        return {**super()._own_parts(), "one_vs_rest": self.one_vs_rest}
+
+    @classmethod
+    def _own_fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {**super()._own_fields(data), "one_vs_rest": bool(data["one_vs_rest"])}
+
+
+_KINDS: dict[type[SavedModel], str] = {
+    SavedRegressor: "regression",
+    SavedClassifier: "classification",
+    SavedProbabilities: "classification with probabilities",
+}
+
+_LABEL_TYPES = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64", "U": "str", "O": "object"}
+
+
+def _label_type(classes: NDArray[Any]) -> str:
+    plain = all(isinstance(label, str | bool | int | float) for label in classes.tolist())
+    if classes.dtype.kind not in _LABEL_TYPES or not plain:
+        raise InvalidInput("only labels that are text, numbers or true and false can be saved.")
+    return _LABEL_TYPES[classes.dtype.kind]
+
+
+def load(path: str | os.PathLike[str]) -> SavedModel:
+    """Read a model that ``save`` wrote; it predicts what the fitted estimator predicted.
+
+    Only numbers and text are read, no code is run, and neither solvers nor scikit-learn are loaded.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"the model {os.fspath(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise InvalidInput(f"{os.fspath(path)!r} is not a dperm model: it is not JSON, or damaged.") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InvalidInput(f"{os.fspath(path)!r} is not a dperm model.")
+    if data.get("format_number") != FORMAT_NUMBER:
+        raise InvalidInput(
+            f"{os.fspath(path)!r} has format number {data.get('format_number')!r}, and this dperm reads "
+            f"{FORMAT_NUMBER} only: use the version of dperm that wrote it."
+        )
+    try:
+        return _parse(data)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        raise InvalidInput(f"the model {os.fspath(path)!r} is damaged: a part is missing or not of its kind.") from None
+
+
+def _parse(data: dict[str, Any]) -> SavedModel:
+    maker = {name: kind for kind, name in _KINDS.items()}[data["kind"]]
+    parts = data["scaling"]
+    row_norm = parts["row_norm"]
+    scaling = Scaling(
+        _finite(parts["centre"]),
+        _finite(parts["scale"]),
+        float(parts["clip"]),
+        None if row_norm is None else float(row_norm),
+        float(parts["spread"]),
+    )
+    coef, intercept, names = _finite(data["coef"]), _finite(data["intercept"]), data["feature_names"]
+    own = maker._own_fields(data)
+    n_outputs = 1
+    if "classes_" in own:
+        n_outputs = len(own["classes_"]) if len(own["classes_"]) > 2 else 1
+    wanted = (scaling.n_features,) if maker is SavedRegressor else (n_outputs, scaling.n_features)
+    fits = coef.shape == wanted and intercept.size == n_outputs and scaling.scale.shape == scaling.centre.shape
+    if not fits or (names is not None and len(names) != scaling.n_features):
+        raise ValueError
+    return maker(
+        estimator=str(data["estimator"]),
+        coef_=coef,
+        intercept_=float(intercept) if intercept.ndim == 0 else intercept,
+        scaling=scaling,
+        privacy_report_=PrivacyReport.from_json(json.dumps(data["report"])),
+        feature_names_in_=None if names is None else np.array([str(name) for name in names], dtype=object),
+        version=str(data["version"]),
+        **own,
+    )
+
+
+def _finite(values: Any) -> NDArray[np.float64]:
+    array = np.asarray(values, np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError
+    return array

@@ -1,0 +1,84 @@
+"""Counts of classes and the spread of a target. Proof: ``targets.proof.md``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DesignData
+from dperm.data.query import Query
+from dperm.errors import InvalidInput
+from dperm.kernels.exact import toward_zero
+
+__all__ = ["ClassCounts", "TargetDeviation"]
+
+FloatArray = NDArray[np.float64]
+
+_UP = 1.0 + 2.0**-50
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCounts(Query):
+    """Number of people in each of ``n_classes`` classes, whose codes are 0, 1, ...; other targets are in none."""
+
+    n_classes: int
+
+    name: ClassVar[str] = "class counts"
+    norm: ClassVar[str] = "l2"
+    replacement_ratio: ClassVar[float] = math.sqrt(2.0) * _UP
+
+    def __post_init__(self) -> None:
+        if self.n_classes < 2:
+            raise InvalidInput(f"n_classes must be 2 or more, not {self.n_classes!r}.")
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        return np.array([float(np.count_nonzero(data.target == k)) for k in range(self.n_classes)])
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return 1.0
+
+    def bound(self, facts: Facts) -> float:
+        return float(facts.n)
+
+    def size(self, facts: Facts) -> int:
+        return self.n_classes
+
+
+@dataclass(frozen=True, eq=False)
+class TargetDeviation(Query):
+    """Sum over people of |target - centre| less half its largest value, so that an empty record contributes 0."""
+
+    centre: float
+
+    name: ClassVar[str] = "target deviation"
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.centre):
+            raise InvalidInput(f"centre must be finite, not {self.centre!r}.")
+        object.__setattr__(self, "centre", float(self.centre))
+
+    def largest(self, facts: Facts) -> float:
+        """Largest deviation that a target in its public range can have."""
+        return max(abs(facts.target_high - self.centre), abs(self.centre - facts.target_low))
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        half = 0.5 * self.largest(data.facts)
+        grids = data.facts.grids
+        spacing = grids.spacing(half, max(1, 52 - max(0, (data.facts.n - 1).bit_length())))
+        steps = toward_zero(np.clip(np.abs(data.target - self.centre) - half, -half, half), spacing)
+        return np.array([steps.sum() * spacing])
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return 0.5 * self.largest(facts) * _UP
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * self.zero_out_sensitivity(facts)
+
+    def size(self, facts: Facts) -> int:
+        return 1

@@ -1,0 +1,222 @@
+"""Queries in a released metric: row lengths, second moments and gradients of mapped rows. Proof: ``whitened.proof.md``.
+
+A map x -> B' x with B from earlier releases (see :class:`~dperm.data.rowmap.RowMap`) turns noise that is equal in all
+directions of the mapped space into noise that follows the curvature of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DesignData
+from dperm.data.query import Query
+from dperm.data.rowmap import RowMap
+from dperm.errors import InvalidInput
+from dperm.kernels.exact import toward_zero
+from dperm.objective import Loss
+from dperm.queries.gradients import check_weights, predictions
+from dperm.queries.statistics import SecondMoment
+
+__all__ = ["MappedGradient", "MappedSecondMoment", "RowLengths"]
+
+FloatArray = NDArray[np.float64]
+
+_UP = 1.0 + 2.0**-50
+_DOWN = 1.0 - 2.0**-50
+
+
+def _positive(value: float, what: str) -> float:
+    if not (math.isfinite(value) and value > 0.0):
+        raise InvalidInput(f"{what} must be positive, not {value!r}.")
+    return float(value)  # a float32 would take its few digits into the sensitivity
+
+
+def _norms(data: DesignData, rows: RowMap) -> FloatArray:
+    """Lengths of the mapped rows, kept for the next query with the same map."""
+    key = ("norms of mapped rows", rows)
+    if key not in data.memory.incremental:
+        data.memory.incremental[key] = rows.norms(data.design)
+    kept: FloatArray = data.memory.incremental[key]
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
+class RowLengths(Query):
+    """Sum over people of min(length of the mapped row, clip) - clip / 2, so that an empty record contributes 0.
+
+    Without a map it is the length of the row without the intercept.
+    """
+
+    clip: float
+    rows: RowMap | None = None
+
+    name: ClassVar[str] = "row lengths"
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clip", _positive(self.clip, "clip"))
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        design = data.design
+        if self.rows is None:
+            lengths = np.sqrt(design.squared_norms() - design.intercept_steps**2) * design.spacing
+        else:
+            lengths = _norms(data, self.rows)
+        half = 0.5 * self.clip
+        # 52 bits less those that count the rows: every partial sum is a whole number below 2^53
+        spacing = design.grids.spacing(half, max(1, 52 - max(0, (design.n - 1).bit_length())))
+        steps = toward_zero(np.clip(np.minimum(lengths, self.clip) - half, -half, half), spacing)
+        return np.array([steps.sum() * spacing])
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return 0.5 * self.clip * _UP
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * self.zero_out_sensitivity(facts)
+
+    def size(self, facts: Facts) -> int:
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class MappedSecondMoment(SecondMoment):
+    """Sum of mapped row times itself transposed, each mapped row scaled down to L2 norm ``clip`` where it is longer.
+
+    Packed as in :class:`~dperm.queries.statistics.SecondMoment`.
+    """
+
+    rows: RowMap | None = None
+
+    name: ClassVar[str] = "mapped second moment"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rows is None or self.clip is None:
+            raise InvalidInput("a mapped second moment needs rows, the map, and clip.")
+
+    @property
+    def _map(self) -> RowMap:
+        assert self.rows is not None
+        return self.rows
+
+    @property
+    def _limit(self) -> float:
+        assert self.clip is not None
+        return self.clip
+
+    def _row_weights(self, data: DesignData) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            factors: FloatArray = np.minimum(1.0, self._limit / _norms(data, self._map)) * _DOWN * _DOWN
+        return factors
+
+    def _rows(self, data: DesignData) -> Iterator[tuple[slice, FloatArray]]:
+        unit = data.design.spacing * self._map.spacing
+        for part, block in data.design.row_chunks():
+            yield part, self._map.rows(block) * unit
+
+    def _entry_bound(self, facts: Facts) -> float:
+        return self._limit
+
+    def _n_columns(self, facts: Facts) -> int:
+        return self._map.shape[1]
+
+    def _square_bound(self, facts: Facts) -> float:
+        return self._limit * self._limit * _UP
+
+
+@dataclass(frozen=True, eq=False)
+class MappedGradient(Query):
+    """Sum over people of slope times mapped row, B' x_i, each summand of L2 norm at most ``clip``.
+
+    A row's slope is multiplied by min(1, limit / m) with limit = clip / ||B' x_i|| and
+
+        m = blindness * (largest slope that any label could give at this prediction) + (1 - blindness) * |slope|,
+
+    so with ``blindness=1`` how much a row is shortened does not depend on its label. Ordinary clipping
+    (``blindness=0``) shortens wrongly predicted rows more than others, which moves the point where the expected sum is
+    zero away from the true weights. ``row_clip`` also weights rows whose mapped length exceeds it by
+    (row_clip / length)^2, as least squares with rows and targets scaled down would.
+    """
+
+    loss: Loss
+    weights: FloatArray
+    rows: RowMap
+    clip: float
+    blindness: float = 0.0
+    row_clip: float | None = None
+
+    name: ClassVar[str] = "mapped gradient"
+    norm: ClassVar[str] = "l2"
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.loss.slope_bound):
+            raise InvalidInput(
+                f"the {self.loss.name} loss has unbounded slopes: give it a residual_clip before a private gradient."
+            )
+        object.__setattr__(self, "clip", _positive(self.clip, "clip"))
+        if self.row_clip is not None:
+            object.__setattr__(self, "row_clip", _positive(self.row_clip, "row_clip"))
+        if not 0.0 <= self.blindness <= 1.0:
+            raise InvalidInput(f"blindness must be between 0 and 1, not {self.blindness!r}.")
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        lengths = _norms(data, self.rows)
+        with np.errstate(divide="ignore"):
+            limit = self.clip * _DOWN / lengths
+        slopes = self._shortened(data, limit)
+        if self.row_clip is not None:
+            with np.errstate(divide="ignore"):
+                factor = np.minimum(1.0, self.row_clip / lengths)
+            slopes = slopes * (factor * factor if slopes.ndim == 1 else (factor * factor)[:, None])
+        grids = data.design.grids
+        spacing = grids.spacing(self.loss.slope_bound, grids.slope_bits)
+        sums = data.design.sums(toward_zero(slopes, spacing))
+        image: FloatArray = self.rows.image(sums) * (data.design.spacing * spacing)
+        return image
+
+    def _shortened(self, data: DesignData, limit: FloatArray) -> FloatArray:
+        slopes = self.loss.slope(predictions(data, self.weights), data.target)
+        largest = np.minimum(limit, self.loss.slope_bound)
+        if slopes.ndim == 1:
+            if self.blindness:
+                blind = self.loss.largest_slope(slopes, data.target)
+                size = self.blindness * blind + (1.0 - self.blindness) * np.abs(slopes)
+                slopes = slopes * np.minimum(1.0, limit / np.maximum(size, 1e-300))
+            return np.clip(slopes, -largest, largest)
+        squares = np.zeros(len(slopes))
+        for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on where the row stands
+            squares += slopes[:, k] * slopes[:, k]
+        sizes = np.sqrt(squares)
+        wanted = sizes
+        if self.blindness:
+            blind = self.loss.largest_slope(slopes, data.target)
+            wanted = np.maximum(sizes, self.blindness * blind + (1.0 - self.blindness) * sizes)
+        factor = np.minimum(1.0, largest * _DOWN * _DOWN / np.maximum(wanted, 1e-300))
+        out: FloatArray = slopes * factor[:, None]
+        return out
+
+    def _rounding(self, facts: Facts) -> float:
+        grids = facts.grids
+        # twice: the design's grid follows the clip before it was rounded, which may lie above a power of two
+        unit = 2.0 * grids.spacing(facts.value_bound, grids.value_bits)
+        unit *= grids.spacing(self.loss.slope_bound, grids.slope_bits)
+        return self.rows.rounding(facts.n * self.clip * math.sqrt(self.loss.n_outputs), unit)
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return (self.clip + 2.0 * self._rounding(facts)) * _UP
+
+    def bound(self, facts: Facts) -> float:
+        return (facts.n * self.clip + self._rounding(facts)) * _UP
+
+    def size(self, facts: Facts) -> int:
+        check_weights(self.weights, self.loss, facts)
+        if self.rows.shape[0] != facts.d:
+            raise InvalidInput(f"the map takes rows of {self.rows.shape[0]} columns, the design has {facts.d}.")
+        return self.rows.shape[1] * self.loss.n_outputs

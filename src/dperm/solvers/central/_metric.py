@@ -1,0 +1,130 @@
+"""The released metric, the prox in it, and how much of its noise a descent hands on: public numbers only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.rowmap import RowMap
+from dperm.errors import Unsupported
+from dperm.kernels.exact import Grids
+from dperm.objective import Objective
+from dperm.objective.separable import SeparablePenalty
+
+__all__ = ["Metric", "MetricProx", "output_noise"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """A map under which the rows are as round as the noise lets one see.
+
+    Attributes
+    ----------
+    rows : RowMap
+        The map B.
+    seen : array of shape (d,)
+        Second moment of the mapped rows in each direction, between 0 (only noise) and 1.
+    length : float
+        Typical L2 norm of a mapped row.
+    """
+
+    rows: RowMap
+    seen: FloatArray
+    length: float
+
+    @classmethod
+    def of(cls, moments: FloatArray, heights: FloatArray, noise: float, row_clip: float, grids: Grids) -> Metric:
+        """Build it from released second moments.
+
+        ``heights`` scales the columns before the moments were taken, ``noise`` is the standard deviation of a diagonal
+        entry, ``row_clip`` the length at which rows were clipped.
+        """
+        d = len(moments)
+        values, vectors = np.linalg.eigh(moments)
+        # a symmetric matrix of such noise has a spectral norm of about noise sqrt(2 d): below it nothing can be seen
+        floor = max(noise * math.sqrt(2.0 * d), 1e-9 * row_clip**2)
+        floored = np.maximum(values, floor)
+        ratio = values / floored
+        seen = np.clip(ratio, 0.0, None)
+        hidden = values <= floor
+        if hidden.any():  # one by one they are noise; their mean says how much is there
+            seen[hidden] = max(float(ratio[hidden].mean()), 0.0)
+        length = math.sqrt(min(max(float(ratio.sum()), 1.0), row_clip**2 / floor, d))
+        return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), seen, length)
+
+
+class MetricProx:
+    """argmin over u of |u - v|^2 / (2 step) + penalty(start + B u)."""
+
+    def __init__(self, objective: Objective, matrix: FloatArray, start: FloatArray) -> None:
+        penalty = self.check(objective)
+        d = len(matrix)
+        penalised = np.ones(d)
+        penalised[list(objective.unpenalised)] = 0.0
+        self._matrix, self._start = matrix, start
+        self._l1, self._l2 = penalty.l1 * penalised, penalty.l2 * penalised
+        if penalty.l1:
+            self._inverse = np.linalg.inv(matrix)
+            self._metric = self._inverse.T @ self._inverse
+        elif penalty.l2:
+            self._values, self._vectors = np.linalg.eigh(matrix.T @ (self._l2[:, None] * matrix))
+            self._pull = matrix.T @ (self._l2[:, None] * start if start.ndim == 2 else self._l2 * start)
+
+    @staticmethod
+    def check(objective: Objective) -> SeparablePenalty:
+        """Refuse penalties that have no prox in a metric here."""
+        penalty = SeparablePenalty.of(objective.penalty)
+        if objective.constraint is not None or not (math.isinf(penalty.low) and math.isinf(penalty.high)):
+            raise Unsupported("this solver takes the penalties none, l1, l2 and elastic-net: choose another solver.")
+        return penalty
+
+    def __call__(self, v: FloatArray, before: FloatArray, step: float) -> FloatArray:
+        """Return the proximal point; ``before`` starts the search."""
+        if self._l1.any():
+            return self._sparse(v, before, step)
+        if not self._l2.any():
+            return v
+        moved = self._vectors.T @ (v - step * self._pull)
+        factor = 1.0 / (1.0 + step * np.maximum(self._values, 0.0))
+        out: FloatArray = self._vectors @ (moved * (factor if v.ndim == 1 else factor[:, None]))
+        return out
+
+    def _sparse(self, v: FloatArray, before: FloatArray, step: float) -> FloatArray:
+        if v.ndim == 2:
+            columns = [self._sparse_column(v[:, k], before[:, k], self._start[:, k], step) for k in range(v.shape[1])]
+            return np.stack(columns, axis=1)
+        return self._sparse_column(v, before, self._start, step)
+
+    def _sparse_column(self, v: FloatArray, before: FloatArray, start: FloatArray, step: float) -> FloatArray:
+        from dperm.kernels.metric import metric_prox  # compiled: only when needed
+
+        w = metric_prox(
+            self._metric, start + self._matrix @ v, start + self._matrix @ before, step * self._l1, step * self._l2
+        )
+        out: FloatArray = self._inverse @ (w - start)
+        return out
+
+
+def output_noise(curvature: FloatArray, steps: FloatArray, momentum: float, n_averaged: int) -> FloatArray:
+    """Variance, per unit of noise variance in every step, of the averaged iterate in directions of these curvatures.
+
+    The iterates follow x <- (1 + momentum - step h) x - momentum (x before) - step noise; derivatives of the output
+    are carried backwards through it.
+    """
+    n_steps = len(steps)
+    later, latest = np.zeros_like(curvature), np.zeros_like(curvature)
+    out = np.zeros_like(curvature)
+    next_step = 0.0
+    for t in range(n_steps - 1, -1, -1):
+        own = 1.0 / n_averaged if t >= n_steps - n_averaged else 0.0
+        now = own + (1.0 + momentum - next_step * curvature) * later - momentum * latest
+        if t == n_steps - 1:
+            now = np.full_like(curvature, own)
+        out += (steps[t] * now) ** 2
+        later, latest, next_step = now, later, float(steps[t])
+    return out

@@ -1,0 +1,138 @@
+"""Constants of the automatic rule for each kind of loss, and the public numbers that follow from them.
+
+All lengths are in units of the rows' mapped length, all slopes in units of their typical size, so one set of constants
+serves every data set. They were set on simulated families and a few public data sets; ``docs/automatic.md`` derives
+the formulas and says how each constant was found.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.objective import Loss
+
+__all__ = ["Recipe", "recipe_for"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the rule takes for granted about a loss.
+
+    Attributes
+    ----------
+    curvature : float
+        Typical second derivative of the loss.
+    slope : float or None
+        Typical size of a slope; None where it is released (the deviation of a regression's target).
+    clip_much, clip_little : float
+        A person's gradient is clipped at this many typical ones, with much and with little noise.
+    signal : float
+        Squared size of what is to be learnt, in units that make the time of descent come out (see the guide).
+    forgiven : float
+        Excess objective from noise at which the dominance of noise is one half.
+    longest_step : float
+        Longest stable step in the mapped space.
+    caution, least_kept : float
+        The result is multiplied by 1 - (noise + caution * its standard deviation) / energy, but not below
+        ``least_kept``.
+    blindness : float
+        How far clipping ignores the label; see :class:`~dperm.queries.whitened.MappedGradient`.
+    rows_for_target : float
+        Number of rows times mu at which the target's mean takes all the budget it may.
+    target_shares, moment_shares : pair of float
+        Smallest and largest share of the budget for the target's mean; for the second moments with much and with
+        little noise.
+    """
+
+    curvature: float
+    slope: float | None
+    clip_much: float
+    clip_little: float
+    signal: float
+    forgiven: float
+    longest_step: float
+    caution: float
+    least_kept: float
+    blindness: float
+    rows_for_target: float
+    target_shares: tuple[float, float]
+    moment_shares: tuple[float, float]
+
+    def clip(self, dominance: float) -> float:
+        """Clip in typical gradients."""
+        return self.clip_little + (self.clip_much - self.clip_little) * dominance
+
+    def mixed(self, pair: tuple[float, float], dominance: float) -> float:
+        """Between the first (much noise) and the second number."""
+        return pair[1] + (pair[0] - pair[1]) * dominance
+
+    def total_time(self, dominance: float, roundness: float, resolution: float) -> float:
+        """Sum of all step lengths.
+
+        ``roundness`` is the squared mapped length over the number of coordinates, ``resolution`` n mu / (records apart
+        times coordinates): with little resolution one stops early, before noise has filled the model.
+        """
+        lasting = math.log1p(10.0 * self.signal * self.curvature * resolution**2)
+        curvature = self.curvature * roundness * min(1.0, self.clip(dominance))
+        return (1.0 - 0.6 * dominance) * lasting * (1.0 + lasting / 4.0) / (2.0 * curvature)
+
+    def decay(self, dominance: float, n_steps: int) -> NDArray[np.float64]:
+        """Relative step lengths."""
+        out: NDArray[np.float64] = 1.0 / (1.0 + 9.0 * (1.0 - dominance) * (np.arange(n_steps) + 0.5) / n_steps)
+        return out
+
+    def first_step(self, dominance: float, total_time: float, n_steps: int, momentum: float) -> float:
+        """Length of the first step, such that all together make ``total_time`` if that is stable."""
+        wanted = total_time / float(self.decay(dominance, n_steps).sum()) * (1.0 - momentum)
+        return min(self.longest_step / min(1.0, self.clip(dominance)), wanted)
+
+    def kept(self, parts: NDArray[np.float64], n_outputs: int, energy: float) -> float:
+        """Factor that shrinks a result of this energy, given the noise energy in each direction.
+
+        Noise alone would have its expected energy, give or take a standard deviation: only what exceeds both counts.
+        """
+        expected = n_outputs * float(parts.sum())
+        spread = math.sqrt(2.0 * n_outputs * float((parts * parts).sum()))
+        return min(1.0, max(self.least_kept, 1.0 - (expected + self.caution * spread) / max(energy, 1e-300)))
+
+
+_CLASSES = Recipe(
+    curvature=0.15,
+    slope=0.5,
+    clip_much=0.5,
+    clip_little=1.0,
+    signal=0.72,
+    forgiven=0.01,
+    longest_step=3.0,
+    caution=0.25,
+    least_kept=0.1,
+    blindness=1.0,
+    rows_for_target=15.0,
+    target_shares=(0.005, 0.3),
+    moment_shares=(0.03, 0.15),
+)
+
+_NUMBERS = Recipe(
+    curvature=1.0,
+    slope=None,
+    clip_much=0.8,
+    clip_little=1.25,
+    signal=0.45,
+    forgiven=0.01,
+    longest_step=0.8,
+    caution=0.5,
+    least_kept=0.0,
+    blindness=0.0,
+    rows_for_target=30.0,
+    target_shares=(0.01, 0.3),
+    moment_shares=(0.03, 0.2),
+)
+
+
+def recipe_for(loss: Loss) -> Recipe:
+    """Return the constants for a loss."""
+    return _NUMBERS if loss.task == "regression" else _CLASSES

@@ -1,0 +1,107 @@
+"""Where the automatic rule starts: the best constant and the typical size of a slope there, both paid for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.objective import Logistic, Loss
+from dperm.privacy.calibration import CalibratedPlan, PlannedRelease
+from dperm.privacy.mechanisms import GaussianNoise
+from dperm.queries.statistics import TargetMoment
+from dperm.queries.targets import ClassCounts, TargetDeviation
+from dperm.solvers.central._recipes import recipe_for
+
+__all__ = ["Start", "best_constant"]
+
+FloatArray = NDArray[np.float64]
+
+#: how far a target's mean lies from the middle of its range, in half ranges, as one would guess
+_OFFSET = 0.2
+#: how far a class's share lies from that of equal classes, as one would guess
+_IMBALANCE = 0.15
+
+
+@dataclass(frozen=True)
+class Start:
+    """Releases of the target's mean (with an intercept) and, for regression, of its mean deviation."""
+
+    target_share: float
+    deviation_share: float
+
+    def releases(self, loss: Loss, facts: Facts) -> list[PlannedRelease]:
+        """List what :meth:`release` will release."""
+        out = []
+        if facts.d > facts.n_features:
+            query = TargetMoment if loss.n_outputs == 1 else ClassCounts
+            ratio = query.replacement_ratio
+            out.append(PlannedRelease(query.name, "gaussian", 1, self.target_share, replacement_ratio=ratio))
+        if loss.task == "regression":
+            out.append(PlannedRelease(TargetDeviation.name, "gaussian", 1, self.deviation_share))
+        return out
+
+    def release(self, loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> tuple[Any, float]:
+        """Return the best constant prediction (None without an intercept) and the typical size of a slope there."""
+        facts, constant = holder.facts, None
+        if facts.d > facts.n_features:
+            several = loss.n_outputs > 1
+            constant = self._shares(loss, holder, calibrated) if several else self._mean(loss, holder, calibrated)
+        typical = recipe_for(loss).slope
+        if typical is None:
+            query = TargetDeviation(0.0 if constant is None else float(constant))
+            mechanism = GaussianNoise(calibrated.noise_multiplier(TargetDeviation.name))
+            largest = query.largest(facts)
+            mean = float(holder.release(query, mechanism)[0]) / facts.n + 0.5 * largest
+            typical = min(max(mean, 0.01 * largest), largest)
+        return constant, typical * math.sqrt(2.0 if loss.n_outputs > 1 else 1.0)
+
+    @staticmethod
+    def _shares(loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> FloatArray:
+        facts, query = holder.facts, ClassCounts(loss.n_outputs)
+        mechanism = GaussianNoise(calibrated.noise_multiplier(ClassCounts.name))
+        noise = mechanism.noise_multiplier * query.sensitivity(facts, holder.neighbours) / facts.n
+        shares = _pulled(holder.release(query, mechanism) / facts.n, 1.0 / loss.n_outputs, noise, _IMBALANCE)
+        logs: FloatArray = np.log(np.clip(shares, 3.0 / facts.n, None))
+        return logs - logs.mean()
+
+    @staticmethod
+    def _mean(loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> float:
+        facts, query = holder.facts, TargetMoment()
+        mechanism = GaussianNoise(calibrated.noise_multiplier(TargetMoment.name))
+        noise = mechanism.noise_multiplier * query.sensitivity(facts, holder.neighbours) / facts.n
+        middle = 0.5 * (facts.target_low + facts.target_high)
+        half = 0.5 * (facts.target_high - facts.target_low)
+        mean = float(holder.release(query, mechanism)[0]) / facts.n + middle
+        if loss.task == "regression":
+            pulled = float(_pulled(mean, middle, noise, _OFFSET * half))
+            return min(max(pulled, facts.target_low), facts.target_high)
+        edge = min(0.25, 3.0 / facts.n)
+        return best_constant(loss, min(max(float(_pulled(mean, 0.5, noise, _IMBALANCE)), edge), 1.0 - edge))
+
+
+def _pulled(mean: Any, towards: float, noise: float, spread: float) -> Any:
+    """Pull a noisy mean towards what one would guess, as if true ones varied by ``spread`` around it."""
+    return towards + (mean - towards) * spread**2 / (spread**2 + noise**2)
+
+
+def best_constant(loss: Loss, mean: float) -> float:
+    """Prediction that minimises the loss where a share ``mean`` of the labels is 1.
+
+    >>> round(best_constant(Logistic(), 0.75), 3)
+    1.099
+    """
+    if isinstance(loss, Logistic):
+        return math.log(mean / (1.0 - mean))
+
+    def cost(z: float) -> float:
+        values = loss.value(np.array([z, z]), np.array([0.0, 1.0]))
+        return float((1.0 - mean) * values[0] + mean * values[1])
+
+    return float(minimize_scalar(cost, bounds=(-10.0, 10.0), method="bounded").x)

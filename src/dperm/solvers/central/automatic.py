@@ -1,0 +1,102 @@
+"""``solver="auto"``: solver, counts and budget shares from public facts alone.
+
+The rule, and why each of its numbers is what it is, is derived in ``docs/automatic.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.errors import PlanViolation
+from dperm.objective import L1, L2, ElasticNet, Loss, NoPenalty, Objective
+from dperm.objective.separable import SeparablePenalty
+from dperm.privacy.budget import Budget
+from dperm.privacy.calibration import CalibratedPlan, Plan
+from dperm.privacy.neighbours import Neighbours
+from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.central._recipes import recipe_for
+from dperm.solvers.central.gradient import GradientDescent
+from dperm.solvers.central.pursuit import SparsePursuit
+from dperm.solvers.central.whitened import WhitenedDescent
+
+__all__ = ["Automatic", "expected_noise", "noise_dominance"]
+
+_MOST_COLUMNS = 1500
+
+
+def expected_noise(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
+    """Expected excess of the objective that noise alone causes if the whole budget goes into gradients.
+
+    In a metric in which the data are round, d coordinates of curvature k each carry the variance
+    (records apart * typical slope * sqrt(d) / (n mu k))^2, which costs k / 2 per unit: regression in units of the
+    target's mean squared deviation.
+    """
+    recipe = recipe_for(loss)
+    slope = 1.0 if recipe.slope is None else recipe.slope
+    coordinates = facts.d * facts.d * loss.n_outputs
+    return coordinates * (neighbours.records_apart * slope / (facts.n * mu)) ** 2 / (2.0 * recipe.curvature)
+
+
+def noise_dominance(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
+    """How much noise will rule the result, from 0 (not at all) to 1; every cautious choice follows it."""
+    excess = expected_noise(loss, facts, mu, neighbours)
+    return excess / (excess + recipe_for(loss).forgiven)
+
+
+@dataclass(frozen=True)
+class Automatic(Solver):
+    """The automatic rule; it turns itself into another solver once facts and budget are known."""
+
+    name: ClassVar[str] = "auto"
+
+    def configured(self, objective: Objective, facts: Facts, budget: Budget, neighbours: Neighbours) -> Solver:
+        loss, mu = objective.loss, budget.mu
+        noisy = noise_dominance(loss, facts, mu, neighbours) > 0.5
+        separable = isinstance(objective.penalty, NoPenalty | L1 | L2 | ElasticNet)
+        sparse = separable and SeparablePenalty.of(objective.penalty).l1 > 0.0
+        wide = facts.d > _MOST_COLUMNS
+        if loss.n_outputs == 1 and separable and noisy and (sparse or wide):
+            return self._pursuit(facts, mu, neighbours)
+        if wide or not separable or objective.constraint is not None:
+            return GradientDescent()
+        return self._whitened(loss, facts, mu, neighbours)
+
+    @staticmethod
+    def _pursuit(facts: Facts, mu: float, neighbours: Neighbours) -> SparsePursuit:
+        """As many steps as columns can be told from the largest of d Gumbel noises, about log d in size."""
+        wanted = 0.29 * facts.n * mu / (neighbours.records_apart * math.log(max(3, facts.d)))
+        return SparsePursuit(n_steps=min(max(round(wanted), 1), 40), clip=1.5)
+
+    def _whitened(self, loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> WhitenedDescent:
+        recipe = recipe_for(loss)
+        dominance = noise_dominance(loss, facts, mu, neighbours)
+        few = (recipe.rows_for_target * neighbours.records_apart / (facts.n * mu)) ** 2
+        target = min(max(few, recipe.target_shares[0]), recipe.target_shares[1])
+        length = min(max(few / (2.0 if loss.task == "classification" else 4.0), 0.005), 0.04)
+        moments = recipe.mixed(recipe.moment_shares, dominance)
+        deviation = min(target, 0.05)
+        rest = 1.0 - target - length - moments - (deviation if loss.task == "regression" else 0.0)
+        resolution = facts.n * math.sqrt(rest) * mu / (neighbours.records_apart * facts.d * math.sqrt(loss.n_outputs))
+        # rows are seldom round: a quarter of the possible squared length is planned for
+        time = recipe.total_time(dominance, 0.25, resolution)
+        mean_decay = float(recipe.decay(dominance, 100).mean())
+        wanted = time / mean_decay / (recipe.longest_step / min(1.0, recipe.clip(dominance)))
+        momentum = 0.0 if wanted <= 64 else 0.8
+        n_steps = min(max(8 * math.ceil(wanted * (1.0 - momentum) / 8.0), 64), 128)
+        return WhitenedDescent(n_steps, dominance, momentum, target, deviation, length, moments)
+
+    def plan(self, objective: Objective, facts: Facts) -> Plan:
+        raise PlanViolation("the automatic rule must be configured with a budget before it can plan.")
+
+    def solve(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None = None,
+    ) -> Solution:
+        raise PlanViolation("the automatic rule must be configured with a budget before it can solve.")

@@ -1,0 +1,125 @@
+"""Greedy descent for many columns and few that matter: what ``solver="auto"`` uses where p is not small against n.
+
+As :mod:`~dperm.solvers.central.greedy`, but started at the best constant, with a person's product of slope and value
+clipped at a few typical ones (for regression from a released deviation of the target), and with every released
+gradient u of noise s multiplied by max(0, 1 - (s / u)^2), so that a column that was chosen by chance moves little
+(the positive-part rule of James & Stein).
+
+**Guarantee.** Released to whoever sees the model or any step: the target's mean, for regression its mean deviation,
+``n_steps`` chosen coordinates and as many noisy gradient sums of one coordinate. Everything but the clip, which uses
+an earlier release, is fixed in advance. Proof: ``pursuit.proof.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.data.weights import SparseWeights
+from dperm.objective import Objective
+from dperm.objective.separable import SeparablePenalty
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms import GaussianNoise, NoisyMax
+from dperm.queries.gradients import GradientCoordinate
+from dperm.queries.greedy import GreedyScores
+from dperm.solvers._checks import positive, share, whole
+from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.central._start import Start
+from dperm.solvers.central.blocks import coordinate_smoothness
+
+__all__ = ["SparsePursuit"]
+
+
+@dataclass(frozen=True)
+class SparsePursuit(Solver):
+    """Greedy coordinate descent with released scales and shrunken steps.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of steps, and the largest number of weights that are not zero, besides the intercept.
+    selection_share : float
+        Share of the descent's budget that is spent on choosing.
+    target_share, deviation_share : float
+        Shares of the whole budget for the target's mean (with an intercept) and its deviation (regression).
+    clip : float
+        Bound on one person's product of slope and value, in typical slopes times spread.
+    box : float
+        Public bound on a weight's contribution; weights are projected to it.
+    """
+
+    n_steps: int = 10
+    selection_share: float = 0.75
+    target_share: float = 0.03
+    deviation_share: float = 0.03
+    clip: float = 1.5
+    box: float = 64.0
+
+    name: ClassVar[str] = "pursuit"
+
+    def __post_init__(self) -> None:
+        whole(self, "n_steps")
+        share(self, "selection_share", "target_share", "deviation_share")
+        positive(self, "clip", "box")
+
+    @property
+    def _start(self) -> Start:
+        return Start(self.target_share, self.deviation_share)
+
+    def plan(self, objective: Objective, facts: Facts) -> Plan:
+        self.require_one_output(objective)
+        SeparablePenalty.of(objective.penalty)
+        before = self._start.releases(objective.loss, facts)
+        rest = 1.0 - sum(release.share for release in before)
+        chosen, measured = rest * self.selection_share, rest * (1.0 - self.selection_share)
+        return Plan(
+            (
+                *before,
+                PlannedRelease(GreedyScores.name, "selection", self.n_steps, chosen),
+                PlannedRelease(GradientCoordinate.name, "gaussian", self.n_steps, measured),
+            )
+        )
+
+    def solve(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None = None,
+    ) -> Solution:
+        facts, loss = holder.facts, objective.loss
+        penalty = SeparablePenalty.of(objective.penalty)
+        constant, typical = self._start.release(loss, holder, calibrated)
+        smoothness = coordinate_smoothness(objective, facts)
+        limit = min(self.clip * typical * facts.spread, loss.slope_bound * facts.value_bound)
+        choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
+        measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
+        noise = measure.noise_multiplier * holder.neighbours.records_apart * limit / facts.n
+        box = self.box / facts.value_bound
+        # one curvature for all columns: the intercept is at its best constant and seldom worth a step
+        query = GreedyScores(
+            loss, SparseWeights(facts.d, {}, box), float(smoothness[0]), penalty, objective.unpenalised, "GS-r", limit
+        )
+        query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
+        entries = {} if constant is None else {facts.d - 1: float(constant) / facts.intercept_height}
+        for t in range(self.n_steps):
+            weights = SparseWeights(facts.d, dict(entries), box)
+            j = int(holder.release(replace(query, weights=weights), choose))
+            released = holder.release(GradientCoordinate(loss, weights, limit, (j,)), measure)
+            gradient = _shrunk(float(released[0]) / facts.n, noise)
+            free = SeparablePenalty() if j in objective.unpenalised else penalty
+            length = 1.0 / (float(smoothness[j]) + free.l2)
+            weight = entries.get(j, 0.0)
+            moved = free.prox_one(weight - length * (gradient + free.l2 * weight), length)
+            entries[j] = min(max(moved, -box), box)
+            if entries[j] == 0.0:
+                del entries[j]
+            if progress is not None:
+                progress(t + 1, self.n_steps)
+        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
+
+
+def _shrunk(value: float, noise: float) -> float:
+    return value * max(0.0, 1.0 - (noise / value) ** 2) if value else 0.0

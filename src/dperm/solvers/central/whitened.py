@@ -1,0 +1,182 @@
+"""Noisy gradient descent in a released metric: the workhorse of ``solver="auto"``.
+
+A few small releases first: the mean of the target (the model starts at the best constant), the mean length of a row,
+and the second moments of the rows. From the last comes a map B under which the data are round as far as the noise lets
+one see, so that equal noise in all mapped directions follows the curvature. Then ``n_steps`` noisy gradients,
+
+    v <- prox(v - eta_t (B' gradient + noise)),    w = start + B v,
+
+with steps that decay, a tail average, and a last factor that shrinks the result by the share of noise in it.
+
+With exact Gaussian composition the number of steps is not a privacy parameter; the total time sum eta_t is what trades
+signal for noise, and it is chosen from the known noise. How much each choice leans towards caution follows one public
+number, the ``dominance`` of noise (see :mod:`dperm.solvers.central.automatic`).
+
+**Guarantee.** Released to whoever sees the model or any step: target mean (class counts), for regression the mean
+deviation of the target, mean row length, one second-moment matrix and ``n_steps`` clipped gradient sums, all with
+Gaussian noise; exact Gaussian composition, everything fixed in advance but the map, clip and step lengths, which use
+earlier releases only. Proof: ``whitened.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.data.rowmap import RowMap
+from dperm.errors import InvalidInput, Unsupported
+from dperm.objective import Objective
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms import GaussianNoise
+from dperm.queries.statistics import unpack_symmetric
+from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
+from dperm.solvers._checks import fraction, positive, share, whole
+from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.central._metric import Metric, MetricProx, output_noise
+from dperm.solvers.central._recipes import Recipe, recipe_for
+from dperm.solvers.central._start import Start
+
+__all__ = ["WhitenedDescent"]
+
+FloatArray = NDArray[np.float64]
+
+_MOST_COLUMNS = 2000
+
+
+@dataclass(frozen=True)
+class WhitenedDescent(Solver):
+    """Noisy gradient descent in the metric of released second moments.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of gradients.
+    dominance : float
+        How much noise will rule the result, from 0 to 1; see
+        :func:`dperm.solvers.central.automatic.noise_dominance`.
+    momentum : float
+        Heavy-ball coefficient in [0, 1).
+    target_share, deviation_share, length_share, moment_share : float
+        Shares of the budget for the target's mean, its deviation (regression only), the mean row length and the second
+        moments; the gradients get the rest.
+    clip : float, optional
+        Bound on one person's gradient, in typical ones; by default it follows the dominance.
+    shrink : bool
+        Whether the result is shrunk by its share of noise.
+    """
+
+    n_steps: int = 64
+    dominance: float = 0.0
+    momentum: float = 0.0
+    target_share: float = 0.01
+    deviation_share: float = 0.01
+    length_share: float = 0.01
+    moment_share: float = 0.15
+    clip: float | None = None
+    shrink: bool = True
+
+    name: ClassVar[str] = "whitened"
+
+    def __post_init__(self) -> None:
+        whole(self, "n_steps")
+        positive(self, "clip")
+        fraction(self, "momentum")
+        share(self, "target_share", "deviation_share", "length_share", "moment_share")
+        if not 0.0 <= self.dominance <= 1.0:
+            raise InvalidInput(f"dominance must be between 0 and 1, not {self.dominance!r}.")
+        if self.target_share + self.deviation_share + self.length_share + self.moment_share > 0.9:
+            raise InvalidInput("the shares leave less than a tenth of the budget for the gradients: make them smaller.")
+
+    @property
+    def _start(self) -> Start:
+        return Start(self.target_share, self.deviation_share)
+
+    # ------------------------------------------------------------------------------------------------ plan
+    def plan(self, objective: Objective, facts: Facts) -> Plan:
+        loss = objective.loss
+        MappedGradient(loss, np.zeros(0), RowMap(np.eye(facts.d), facts.grids), 1.0)  # refuses unbounded slopes
+        MetricProx.check(objective)
+        if facts.d > _MOST_COLUMNS:
+            raise Unsupported(
+                f"this solver releases all second moments, too much for {facts.d} columns (at most {_MOST_COLUMNS}): "
+                "use solver='gradient' or 'greedy'."
+            )
+        releases = self._start.releases(loss, facts)
+        releases.append(PlannedRelease(RowLengths.name, "gaussian", 1, self.length_share))
+        ratio = MappedSecondMoment.replacement_ratio
+        releases.append(
+            PlannedRelease(MappedSecondMoment.name, "gaussian", 1, self.moment_share, replacement_ratio=ratio)
+        )
+        rest = 1.0 - sum(release.share for release in releases)
+        return Plan((*releases, PlannedRelease(MappedGradient.name, "gaussian", self.n_steps, rest)))
+
+    # ------------------------------------------------------------------------------------------------ solve
+    def solve(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None = None,
+    ) -> Solution:
+        facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
+        constant, typical = self._start.release(loss, holder, calibrated)
+        start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
+        if constant is not None:
+            start[-1] = constant / facts.intercept_height
+        metric = self._metric(holder, calibrated)
+        clip = (self.clip or recipe.clip(self.dominance)) * typical * metric.length
+        mechanism = GaussianNoise(calibrated.noise_multiplier(MappedGradient.name))
+        noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
+        steps = self._steps(metric, mechanism, holder, recipe)
+        prox = MetricProx(objective, metric.rows.matrix, start)
+        blindness = recipe.blindness * (1.0 - self.dominance)
+        n_averaged = max(1, round(0.5 * (1.0 - self.dominance) * self.n_steps))
+        v = previous = total = np.zeros_like(start)
+        for t, step in enumerate(steps):
+            weights = start + metric.rows.matrix @ v
+            gradient = holder.release(MappedGradient(loss, weights, metric.rows, clip, blindness), mechanism) / facts.n
+            pushed = v + self.momentum * (v - previous) - step * gradient
+            previous, v = v, prox(pushed, v, float(step))
+            if t >= self.n_steps - n_averaged:
+                total = total + v
+            if progress is not None:
+                progress(t + 1, self.n_steps)
+        v = total / n_averaged
+        if self.shrink:
+            curvature = recipe.curvature * min(1.0, recipe.clip(self.dominance))
+            variances = output_noise(curvature * metric.seen, steps, self.momentum, n_averaged)
+            parts = metric.seen * variances * noise**2
+            energy = float(metric.seen @ (v * v).reshape(facts.d, -1).sum(axis=1))
+            v = v * recipe.kept(parts, loss.n_outputs, energy)
+        return Solution(start + metric.rows.matrix @ v, self.n_steps)
+
+    def _steps(self, metric: Metric, mechanism: GaussianNoise, holder: DataHolder, recipe: Recipe) -> FloatArray:
+        d = metric.rows.shape[0]
+        mu = math.sqrt(self.n_steps) / mechanism.noise_multiplier
+        resolution = holder.facts.n * mu / (holder.neighbours.records_apart * d)
+        time = recipe.total_time(self.dominance, metric.length**2 / d, resolution)
+        first = recipe.first_step(self.dominance, time, self.n_steps, self.momentum)
+        return first * recipe.decay(self.dominance, self.n_steps)
+
+    def _metric(self, holder: DataHolder, calibrated: CalibratedPlan) -> Metric:
+        facts = holder.facts
+        longest = facts.block_bound(facts.n_features)
+        mechanism = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
+        mean = float(holder.release(RowLengths(longest), mechanism)[0]) / facts.n + 0.5 * longest
+        length = min(max(mean, 0.1 * longest), longest)
+        heights = np.ones(facts.d)
+        if facts.d > facts.n_features:
+            heights[-1] = 0.25 * length / facts.intercept_height
+            length *= math.hypot(1.0, 0.25)
+        query = MappedSecondMoment(length, RowMap(np.diag(heights), facts.grids))
+        mechanism = GaussianNoise(calibrated.noise_multiplier(MappedSecondMoment.name))
+        sensitivity = query.sensitivity(facts, holder.neighbours)
+        noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
+        moments = unpack_symmetric(holder.release(query, mechanism), facts.d) / facts.n
+        return Metric.of(moments, heights, noise, length, facts.grids)
