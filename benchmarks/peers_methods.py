@@ -97,8 +97,8 @@ def all_methods(solver: str) -> list[Method]:
             "Opacus, oracle (tuning not paid for)",
             "opacus",
             ZERO_OUT,
-            "as above, learning rate and batch (least squares: learning rate and clip) with the best train loss per "
-            "set and epsilon: an upper bound, not a private result",
+            "as above, learning rate and batch with the best train loss per set and epsilon (least squares: learning "
+            "rate and clip with the best test score): an upper bound, not a private result",
             OPACUS,
             tuned=True,
         ),

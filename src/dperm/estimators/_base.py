@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import sys
 import warnings
@@ -33,7 +34,7 @@ from ._plan import PlanSummary, summarise
 from ._request import CLASSES, NUMBERS, FitRequest, resolve_bounds
 from .saved import NOT_FINITE, SavedModel
 
-__all__ = ["PrivateLinearModel", "penalty_named"]
+__all__ = ["PrivateLinearModel", "default_strength", "penalty_named"]
 
 ONE_RECORD = "each person stands in at most one row"
 PUBLIC_N = "the number of rows is public"
@@ -56,6 +57,18 @@ def penalty_named(name: Any, strength: float, l1_ratio: float) -> Penalty:
     return makers[name]()
 
 
+def default_strength(sparse: bool, n: int, n_features: int) -> float:
+    """Strength used where none is given, from public numbers.
+
+    A smooth penalty gets 1 / n, scikit-learn's C = 1. An l1 penalty gets a tenth of sqrt(2 log p / n): the size below
+    which the largest of p gradients of pure noise of standard deviation 0.1, on scaled columns and target, stays.
+
+    >>> default_strength(False, 1000, 10), round(default_strength(True, 1000, 1000), 4)
+    (0.001, 0.0118)
+    """
+    return 0.1 * math.sqrt(2.0 * math.log(max(n_features, 2)) / n) if sparse else 1.0 / n
+
+
 class PrivateLinearModel(BaseEstimator):
     """Shared parameters of the private linear models; see :class:`dperm.DPLogisticRegression`."""
 
@@ -69,7 +82,7 @@ class PrivateLinearModel(BaseEstimator):
         *,
         bounds: Any = None,
         solver: Any = "auto",
-        strength: float = 1e-3,
+        strength: float | None = None,
         neighbours: str = "replace-one",
         calibration: str = "certified",
         fit_intercept: bool = True,
@@ -90,8 +103,8 @@ class PrivateLinearModel(BaseEstimator):
         self.verbose = verbose
 
     @abstractmethod
-    def _penalty(self) -> Penalty:
-        """Return the penalty; refuses bad parameters."""
+    def _penalty(self, strength: float) -> Penalty:
+        """Return the penalty of this strength; refuses bad parameters."""
 
     @abstractmethod
     def _loss(self, n_classes: int) -> Loss:
@@ -125,7 +138,7 @@ class PrivateLinearModel(BaseEstimator):
         count = n_classes if n_classes is not None else 2 if declared is None else len(declared)
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
             raise InvalidInput(f"n_classes must be a whole number of 2 or more, not {count!r}.")
-        request = self._request(int(n_features), int(count), None, None, ())
+        request = self._request(int(n), int(n_features), int(count), None, None, ())
         return summarise(type(self).__name__, request, int(n), int(n_features))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -179,7 +192,7 @@ class PrivateLinearModel(BaseEstimator):
         resolve_solver(self.solver)
         if not (isinstance(self.bounds, str) and self.bounds == "declare"):
             resolve_bounds(self.bounds)
-        self._penalty()
+        self._penalty(1.0 if self.strength is None else self.strength)
         self._loss(2)
         for name in ("fit_intercept", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_):
@@ -253,8 +266,16 @@ class PrivateLinearModel(BaseEstimator):
         return X, y, boolean
 
     # ---------------------------------------------------------------------------------- the hand-over
+    def _strength(self, n: int, n_features: int) -> float:
+        """The strength that was given, or the public default for this many rows and columns."""
+        if self.strength is not None:
+            return self.strength
+        sparse = not self._penalty(1.0).smooth
+        return default_strength(sparse, n, n_features)
+
     def _request(
         self,
+        n: int,
         n_features: int,
         n_classes: int,
         names: Sequence[str] | None,
@@ -265,7 +286,9 @@ class PrivateLinearModel(BaseEstimator):
         bounds, solver = resolve_bounds(self.bounds), resolve_solver(self.solver)
         unpenalised = (n_features,) if self.fit_intercept else ()
         return FitRequest(
-            objective=Objective(self._loss(n_classes), self._penalty(), unpenalised=unpenalised),
+            objective=Objective(
+                self._loss(n_classes), self._penalty(self._strength(n, n_features)), unpenalised=unpenalised
+            ),
             solver=solver,
             budget_epsilon=self.epsilon,
             budget_delta=self.delta,
@@ -292,7 +315,7 @@ class PrivateLinearModel(BaseEstimator):
 
     def _fit(self, X: Any, target: Any, assumptions: tuple[str, ...], boolean: Any, n_classes: int = 2) -> Fitted:
         names = getattr(self, "feature_names_in_", None)
-        request = self._request(X.shape[1], n_classes, names, boolean, assumptions)
+        request = self._request(*X.shape, n_classes, names, boolean, assumptions)
         return fit(request, X, np.asarray(target, np.float64))
 
 

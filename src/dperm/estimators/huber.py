@@ -29,8 +29,8 @@ class DPHuberRegressor(PrivateRegressor):
         Where the loss turns linear, in units of half the width of the target's range.
     penalty : {"l2", "l1", "elastic-net", "none"}
         :math:`\|w\|_2^2 / 2`, :math:`\|w\|_1`, or both mixed by ``l1_ratio``.
-    strength : float
-        Weight of the penalty.
+    strength : float, optional
+        Weight of the penalty; by default 1 / n, with an l1 part 0.1 sqrt(2 log p / n), both public.
     l1_ratio : float
         Share of the L1 part of the elastic net.
 
@@ -63,7 +63,7 @@ class DPHuberRegressor(PrivateRegressor):
         solver: Any = "auto",
         threshold: float = 0.3,
         penalty: str = "l2",
-        strength: float = 1e-3,
+        strength: float | None = None,
         l1_ratio: float = 0.5,
         neighbours: str = "replace-one",
         calibration: str = "certified",
@@ -89,8 +89,8 @@ class DPHuberRegressor(PrivateRegressor):
         self.penalty = penalty
         self.l1_ratio = l1_ratio
 
-    def _penalty(self) -> Penalty:
-        return penalty_named(self.penalty, self.strength, self.l1_ratio)
+    def _penalty(self, strength: float) -> Penalty:
+        return penalty_named(self.penalty, strength, self.l1_ratio)
 
     def _loss(self, n_classes: int) -> Loss:
         return Huber(self.threshold)

@@ -23,7 +23,7 @@ class _LeastSquares(PrivateRegressor):
         *,
         bounds: Any = None,
         solver: Any = "auto",
-        strength: float = 1e-3,
+        strength: float | None = None,
         residual_clip: float = 1.0,
         neighbours: str = "replace-one",
         calibration: str = "certified",
@@ -75,8 +75,8 @@ class DPRidge(_LeastSquares):
         predictions. What is not declared is bought with 10% of the budget in all; "declare" asks you to write it.
     solver : str or Solver
         ``"auto"`` or a solver's name, or a configured solver object.
-    strength : float
-        Weight of the penalty.
+    strength : float, optional
+        Weight of the penalty; by default 1 / n, with an l1 part 0.1 sqrt(2 log p / n), both public.
     residual_clip : float
         Largest residual that counts in full, in units of half the width of the target's range.
     neighbours : {"replace-one", "zero-out"}
@@ -124,8 +124,8 @@ class DPRidge(_LeastSquares):
     True
     """
 
-    def _penalty(self) -> Penalty:
-        return L2(self.strength)
+    def _penalty(self, strength: float) -> Penalty:
+        return L2(strength)
 
 
 class DPLasso(_LeastSquares):
@@ -142,8 +142,8 @@ class DPLasso(_LeastSquares):
         As in :class:`dperm.DPRidge`.
     fit_intercept, ledger, insecure_seed, verbose
         As in :class:`dperm.DPRidge`.
-    strength : float
-        Weight of the penalty.
+    strength : float, optional
+        Weight of the penalty; by default 1 / n, with an l1 part 0.1 sqrt(2 log p / n), both public.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class DPLasso(_LeastSquares):
         *,
         bounds: Any = None,
         solver: Any = "auto",
-        strength: float = 1e-2,
+        strength: float | None = None,
         residual_clip: float = 1.0,
         neighbours: str = "replace-one",
         calibration: str = "certified",
@@ -196,8 +196,8 @@ class DPLasso(_LeastSquares):
             verbose=verbose,
         )
 
-    def _penalty(self) -> Penalty:
-        return L1(self.strength)
+    def _penalty(self, strength: float) -> Penalty:
+        return L1(strength)
 
 
 class DPElasticNet(_LeastSquares):
@@ -213,8 +213,8 @@ class DPElasticNet(_LeastSquares):
         As in :class:`dperm.DPRidge`.
     fit_intercept, ledger, insecure_seed, verbose
         As in :class:`dperm.DPRidge`.
-    strength : float
-        Weight of the penalty.
+    strength : float, optional
+        Weight of the penalty; by default 1 / n, with an l1 part 0.1 sqrt(2 log p / n), both public.
     l1_ratio : float
         Share of the L1 part, between 0 and 1.
 
@@ -235,7 +235,7 @@ class DPElasticNet(_LeastSquares):
         *,
         bounds: Any = None,
         solver: Any = "auto",
-        strength: float = 1e-2,
+        strength: float | None = None,
         l1_ratio: float = 0.5,
         residual_clip: float = 1.0,
         neighbours: str = "replace-one",
@@ -261,8 +261,8 @@ class DPElasticNet(_LeastSquares):
         )
         self.l1_ratio = l1_ratio
 
-    def _penalty(self) -> Penalty:
-        return ElasticNet(self.strength, self.l1_ratio)
+    def _penalty(self, strength: float) -> Penalty:
+        return ElasticNet(strength, self.l1_ratio)
 
 
 class DPLinearRegression(_LeastSquares):
@@ -280,8 +280,8 @@ class DPLinearRegression(_LeastSquares):
         As in :class:`dperm.DPRidge`.
     penalty : {"none", "l2", "l1", "elastic-net"}
         None by default.
-    strength : float
-        Weight of the penalty, if there is one.
+    strength : float, optional
+        Weight of the penalty, if there is one; by default 1 / n, with an l1 part 0.1 sqrt(2 log p / n), both public.
     l1_ratio : float
         Share of the L1 part of the elastic net.
 
@@ -303,7 +303,7 @@ class DPLinearRegression(_LeastSquares):
         bounds: Any = None,
         solver: Any = "auto",
         penalty: str = "none",
-        strength: float = 1e-3,
+        strength: float | None = None,
         l1_ratio: float = 0.5,
         residual_clip: float = 1.0,
         neighbours: str = "replace-one",
@@ -330,5 +330,5 @@ class DPLinearRegression(_LeastSquares):
         self.penalty = penalty
         self.l1_ratio = l1_ratio
 
-    def _penalty(self) -> Penalty:
-        return penalty_named(self.penalty, self.strength, self.l1_ratio)
+    def _penalty(self, strength: float) -> Penalty:
+        return penalty_named(self.penalty, strength, self.l1_ratio)

@@ -39,8 +39,8 @@ class DPLogisticRegression(PrivateClassifier):
         ``"auto"`` or a solver's name, or a configured solver object.
     penalty : {"l2", "l1", "elastic-net", "none"}
         :math:`\|w\|_2^2 / 2`, :math:`\|w\|_1`, or both mixed by ``l1_ratio``.
-    strength : float
-        Weight of the penalty.
+    strength : float, optional
+        Weight of the penalty; by default 1 / n, with an l1 part 0.1 sqrt(2 log p / n), both public.
     l1_ratio : float
         Share of the L1 part of the elastic net.
     multi_class : {"multinomial", "ovr"}
@@ -96,7 +96,7 @@ class DPLogisticRegression(PrivateClassifier):
         bounds: Any = None,
         solver: Any = "auto",
         penalty: str = "l2",
-        strength: float = 1e-3,
+        strength: float | None = None,
         l1_ratio: float = 0.5,
         multi_class: str = "multinomial",
         neighbours: str = "replace-one",
@@ -123,8 +123,8 @@ class DPLogisticRegression(PrivateClassifier):
         self.l1_ratio = l1_ratio
         self.multi_class = multi_class
 
-    def _penalty(self) -> Penalty:
-        return penalty_named(self.penalty, self.strength, self.l1_ratio)
+    def _penalty(self, strength: float) -> Penalty:
+        return penalty_named(self.penalty, strength, self.l1_ratio)
 
     def _loss(self, n_classes: int) -> Loss:
         if not isinstance(self.multi_class, str) or self.multi_class not in ("multinomial", "ovr"):

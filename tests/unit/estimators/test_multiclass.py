@@ -93,7 +93,7 @@ def test_one_plan_and_one_reservation(solver, bounds):
 
 def test_the_budget_of_each_class_is_mu_over_root_k():
     X, y = people()
-    fitted = DPLinearSVC(bounds=UNIT, epsilon=2.0, delta=1e-6).fit(X, y)
+    fitted = DPLinearSVC(bounds=UNIT, epsilon=2.0, delta=1e-6, solver="gradient").fit(X, y)
     planned = fitted.privacy_report_.planned
     line = fitted.privacy_report_.releases[0]
     each = math.sqrt(line.count / 3) / line.noise_multiplier

@@ -150,7 +150,7 @@ def test_a_plan_finds_the_noise_and_says_when_none_is_enough():
     found = composition.upper_epsilon(made.event, 1e-6)[0]
     assert 1.0 - 1e-4 < found <= 1.0
     assert plan.scaled(0.5).releases[0].curvature_ratio == 0.3
-    with pytest.raises(Unsupported, match="no amount of noise"):
+    with pytest.raises(Unsupported, match="leaves nothing for the noise"):
         calibrate(plan, Budget(0.2, 1e-6))  # ln(1.3) is more than that
     for wrong in ({"kind": "objective"}, {"kind": "gaussian", "curvature_ratio": 0.1}):
         with pytest.raises(InvalidInput, match="curvature_ratio belongs"):

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.data.facts import Facts
 from dperm.objective import Loss
+from dperm.privacy.neighbours import Neighbours
 
-__all__ = ["Recipe", "recipe_for"]
+__all__ = ["Recipe", "expected_noise", "noise_dominance", "recipe_for"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Recipe:
         A person's gradient is clipped at this many typical ones, with much and with little noise.
     signal : float
         Squared size of what is to be learnt, in units that make the time of descent come out (see the guide).
+    explained : float
+        Typical part of a constant's loss that weights can explain, in units of the typical slope squared.
     forgiven : float
         Excess objective from noise at which the dominance of noise is one half.
     longest_step : float
@@ -53,6 +57,7 @@ class Recipe:
     clip_much: float
     clip_little: float
     signal: float
+    explained: float
     forgiven: float
     longest_step: float
     caution: float
@@ -106,6 +111,7 @@ _CLASSES = Recipe(
     clip_much=0.5,
     clip_little=1.0,
     signal=0.72,
+    explained=0.8,
     forgiven=0.01,
     longest_step=3.0,
     caution=0.25,
@@ -122,6 +128,7 @@ _NUMBERS = Recipe(
     clip_much=0.8,
     clip_little=1.25,
     signal=0.45,
+    explained=0.5,
     forgiven=0.01,
     longest_step=0.8,
     caution=0.5,
@@ -136,3 +143,22 @@ _NUMBERS = Recipe(
 def recipe_for(loss: Loss) -> Recipe:
     """Return the constants for a loss."""
     return _NUMBERS if loss.task == "regression" else _CLASSES
+
+
+def expected_noise(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
+    """Expected excess of the objective that noise alone causes if the whole budget goes into gradients.
+
+    In a metric in which the data are round, d coordinates of curvature k each carry the variance
+    (records apart * typical slope * sqrt(d) / (n mu k))^2, which costs k / 2 per unit: regression in units of the
+    target's mean squared deviation.
+    """
+    recipe = recipe_for(loss)
+    slope = 1.0 if recipe.slope is None else recipe.slope
+    coordinates = facts.d * facts.d * loss.n_outputs
+    return coordinates * (neighbours.records_apart * slope / (facts.n * mu)) ** 2 / (2.0 * recipe.curvature)
+
+
+def noise_dominance(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
+    """How much noise will rule the result, from 0 (not at all) to 1; every cautious choice follows it."""
+    excess = expected_noise(loss, facts, mu, neighbours)
+    return excess / (excess + recipe_for(loss).forgiven)

@@ -18,33 +18,14 @@ from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, Plan
 from dperm.privacy.neighbours import Neighbours
 from dperm.solvers.base import Progress, Solution, Solver
-from dperm.solvers.central._recipes import recipe_for
+from dperm.solvers.central._recipes import noise_dominance, recipe_for
 from dperm.solvers.central.gradient import GradientDescent
 from dperm.solvers.central.pursuit import SparsePursuit
 from dperm.solvers.central.whitened import WhitenedDescent
 
-__all__ = ["Automatic", "expected_noise", "noise_dominance"]
+__all__ = ["Automatic"]
 
 _MOST_COLUMNS = 1500
-
-
-def expected_noise(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
-    """Expected excess of the objective that noise alone causes if the whole budget goes into gradients.
-
-    In a metric in which the data are round, d coordinates of curvature k each carry the variance
-    (records apart * typical slope * sqrt(d) / (n mu k))^2, which costs k / 2 per unit: regression in units of the
-    target's mean squared deviation.
-    """
-    recipe = recipe_for(loss)
-    slope = 1.0 if recipe.slope is None else recipe.slope
-    coordinates = facts.d * facts.d * loss.n_outputs
-    return coordinates * (neighbours.records_apart * slope / (facts.n * mu)) ** 2 / (2.0 * recipe.curvature)
-
-
-def noise_dominance(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
-    """How much noise will rule the result, from 0 (not at all) to 1; every cautious choice follows it."""
-    excess = expected_noise(loss, facts, mu, neighbours)
-    return excess / (excess + recipe_for(loss).forgiven)
 
 
 @dataclass(frozen=True)

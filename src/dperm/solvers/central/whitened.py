@@ -10,7 +10,7 @@ with steps that decay, a tail average, and a last factor that shrinks the result
 
 With exact Gaussian composition the number of steps is not a privacy parameter; the total time sum eta_t is what trades
 signal for noise, and it is chosen from the known noise. How much each choice leans towards caution follows one public
-number, the ``dominance`` of noise (see :mod:`dperm.solvers.central.automatic`).
+number, the ``dominance`` of noise (``docs/automatic.md``).
 
 **Guarantee.** Released to whoever sees the model or any step: target mean (class counts), for regression the mean
 deviation of the target, mean row length, one second-moment matrix and ``n_steps`` clipped gradient sums, all with
@@ -34,12 +34,13 @@ from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Objective
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.neighbours import Neighbours
 from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers._checks import fraction, positive, share, whole
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central._metric import Metric, MetricProx, output_noise
-from dperm.solvers.central._recipes import Recipe, recipe_for
+from dperm.solvers.central._recipes import Recipe, expected_noise, recipe_for
 from dperm.solvers.central._start import Start
 
 __all__ = ["WhitenedDescent"]
@@ -59,7 +60,7 @@ class WhitenedDescent(Solver):
         Number of gradients.
     dominance : float
         How much noise will rule the result, from 0 to 1; see
-        :func:`dperm.solvers.central.automatic.noise_dominance`.
+        ``noise_dominance`` of the automatic rule.
     momentum : float
         Heavy-ball coefficient in [0, 1).
     target_share, deviation_share, length_share, moment_share : float
@@ -130,7 +131,10 @@ class WhitenedDescent(Solver):
         if constant is not None:
             start[-1] = constant / facts.intercept_height
         metric = self._metric(holder, calibrated)
-        clip = (self.clip or recipe.clip(self.dominance)) * typical * metric.length
+        wanted = (self.clip or recipe.clip(self.dominance)) * typical * metric.length
+        # no gradient is longer than steepest slope times longest row, stretched as far as the map can
+        longest = loss.slope_bound * facts.row_bound * float(np.linalg.norm(metric.rows.matrix, 2))
+        clip = min(wanted, longest)
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedGradient.name))
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         steps = self._steps(metric, mechanism, holder, recipe)
@@ -180,3 +184,26 @@ class WhitenedDescent(Solver):
         noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
         moments = unpack_symmetric(holder.release(query, mechanism), facts.d) / facts.n
         return Metric.of(moments, heights, noise, length, facts.grids)
+
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(MappedGradient.name)
+        recipe = recipe_for(objective.loss)
+        square = 1.0 if recipe.slope is None else recipe.slope**2
+        unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
+        return Forecast(
+            excess=expected_noise(objective.loss, facts, mu, neighbours),
+            null_excess=recipe.explained * square,
+            basis=f"Estimate, not a bound: the noise of all gradients together in a round metric{unit}.",
+            assumes=(
+                f"the second derivative of the loss is about {recipe.curvature:g}",
+                "rows are about as long as one another, and the metric is seen",
+                f"weights can explain about {recipe.explained * square:.2g} of a constant's loss",
+            ),
+        )
