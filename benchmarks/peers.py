@@ -14,6 +14,7 @@ import argparse
 import json
 import platform
 import shlex
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -37,16 +38,19 @@ def main() -> None:
     methods = all_methods(asked.solver)
     path = asked.out / "peers.json"
     run = earlier(path, asked.seed) if asked.keep and path.exists() else new_run(asked.seed)
+    if asked.methods or not asked.no_timing:  # with neither, the table and the figure are only written again
+        command = shlex.join(["python", "benchmarks/peers.py", *sys.argv[1:]])
+        run["facts"]["commands"].append(f"{command} # {code()}")
     for folder in (asked.out, asked.cache):
         folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         for problem in asked.sets:
             compare(problem, [method for method in methods if wanted(method, asked)], asked, run, work)
-            path.write_text(json.dumps(run, indent=1))
+            path.write_text(json.dumps(run))
         if (work / "a9a.npz").exists() and not asked.no_timing:
             measure_time(methods, asked, run, work)
-            path.write_text(json.dumps(run, indent=1))
+            path.write_text(json.dumps(run))
         text = Report(run, methods).markdown()
         (asked.out / "peers.md").write_text(text)
         print(text)
@@ -63,7 +67,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     keys = [method.key for method in all_methods("auto")]
     parser.add_argument("--sets", nargs="+", choices=list(DEFAULTS), default=list(DEFAULTS))
-    parser.add_argument("--methods", nargs="+", choices=keys, default=keys)
+    parser.add_argument("--methods", nargs="*", choices=keys, default=keys, help="none: only time the fits of a9a")
     parser.add_argument("--epsilons", nargs="+", type=float, default=None, help="default: 0.1 0.5 1 4; --fast: 1")
     parser.add_argument("--splits", type=int, default=None, help="random splits per set (a9a has one)")
     parser.add_argument("--seeds", type=int, default=None, help="noise seeds per split")
@@ -89,7 +93,7 @@ def arguments() -> argparse.Namespace:
 
 def wanted(method: Method, asked: argparse.Namespace) -> bool:
     """Whether a row is run."""
-    return method.key in asked.methods and not (asked.fast and method.tuned)
+    return method.key in asked.methods and not (asked.fast and method.tuned_on is not None)
 
 
 def new_run(seed: int) -> dict[str, Any]:
@@ -102,12 +106,21 @@ def new_run(seed: int) -> dict[str, Any]:
     ]
     here = f"dperm {dperm.__version__}, scikit-learn {sklearn.__version__}, numpy {np.__version__}"
     facts = {
-        "command": "python benchmarks/peers.py " + shlex.join(sys.argv[1:]),
+        "commands": [],
         "versions": f"Python {platform.python_version()}, {here}; peers: {', '.join(pins)}",
         "seed": seed,
         "sets": {},
     }
     return {"facts": facts, "records": [], "timing": [], "skipped": {}}
+
+
+def code() -> str:
+    """Which version of dperm's sources is measured."""
+    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty=, with uncommitted changes"]
+    try:
+        return "sources at " + subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "sources of unknown version"
 
 
 def earlier(path: Path, seed: int) -> dict[str, Any]:
@@ -129,7 +142,9 @@ def compare(name: str, methods: list[Method], asked: argparse.Namespace, run: di
         return
     run["skipped"].pop(name, None)
     problem.save(work / f"{name}.npz")
-    run["facts"]["sets"][name] = {"splits": splits, "seeds": seeds, "task": problem.task, "delta": problem.delta}
+    facts = {"splits": splits, "seeds": seeds, "task": problem.task, "delta": problem.delta}
+    if run["facts"]["sets"].setdefault(name, facts) != facts:
+        sys.exit(f"the results kept for {name} have other numbers of splits or seeds: use those, or leave --keep out.")
     for method in methods:
         if problem.task not in method.tasks:
             continue
@@ -137,7 +152,7 @@ def compare(name: str, methods: list[Method], asked: argparse.Namespace, run: di
         cells = [[split, noise_seed(asked.seed, split, number)] for split in range(splits) for number in range(used)]
         orders = [
             {"method": method.key, "epsilon": epsilon, "options": method.options, "cells": cells}
-            | {"grid": method.grid(problem), "tuning_seed": TUNING}
+            | {"grid": method.grid(problem), "tuning_seed": TUNING, "tuned_on": method.tuned_on}
             for epsilon in (asked.epsilons if method.is_private else [None])
         ]
         again = {(name, method.key, order["epsilon"]) for order in orders}
@@ -212,7 +227,8 @@ def panel(name: str, run: dict[str, Any], methods: list[Method]) -> dict[str, An
         epsilons = sorted({one["epsilon"] for one in found})
         points = [mean_and_error([one for one in found if one["epsilon"] == value], "score") for value in epsilons]
         means, errors = zip(*points, strict=True)
-        curves.append({"label": method.label, "epsilon": epsilons, "mean": means, "error": errors})
+        label = method.label if method.neighbours in method.label else f"{method.label}, {method.neighbours}"
+        curves.append({"label": label, "epsilon": epsilons, "mean": means, "error": errors})
     return {"title": name, "score": SCORES[run["facts"]["sets"][name]["task"]], "curves": curves, "lines": lines}
 
 

@@ -41,9 +41,9 @@ def draw(panels: list[dict[str, Any]], path: str) -> None:
         ticks = sorted({epsilon for curve in panel["curves"] for epsilon in curve["epsilon"]})
         axis.set_xticks(ticks, [f"{epsilon:g}" for epsilon in ticks])
         axis.minorticks_off()
-        for line in panel["lines"]:
-            if line["label"].startswith("null"):  # far below it nothing is of use
-                axis.set_ylim(bottom=line["value"] - 0.05 * (1.0 - line["value"]))
+        if len(panel["lines"]) == 2:  # far below the null model nothing is of use, so that part is not shown
+            low, high = sorted(line["value"] for line in panel["lines"])
+            axis.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
         axis.set_xlabel("epsilon")
         axis.set_ylabel(panel["score"])
         axis.set_title(panel["title"])

@@ -76,7 +76,7 @@ class Report:
 
     def _differences(self, name: str) -> list[list[str]]:
         rows = []
-        for other in ("opacus", "opacus-oracle", "scikit-learn"):
+        for other in ("opacus", "opacus-oracle", "opacus-best", "scikit-learn"):
             label = next(method.label for method in self.methods if method.key == other)
             shown = []
             for epsilon in self._epsilons(name):
@@ -99,13 +99,15 @@ class Report:
             lines += ["Differences, on the same splits:", "", *_table(["", *head], differences), ""]
         lines += ["Mean loss of the train rows, without penalty:", ""]
         lines += [*_table(["method", "neighbours", *head], self._values(name, "train_loss")), ""]
-        chosen = [
-            f"epsilon {epsilon:g}: {', '.join(f'{key} {value:g}' for key, value in sorted(cell[0]['options'].items()))}"
-            for epsilon in epsilons
-            if (cell := self._cell(name, "opacus-oracle", epsilon))
-        ]
-        if chosen:
-            lines += [f"The oracle chose: {'; '.join(chosen)}.", ""]
+        for method in (one for one in self.methods if one.tuned_on is not None):
+            cells = {epsilon: self._cell(name, method.key, epsilon) for epsilon in epsilons}
+            chosen = [
+                f"epsilon {epsilon:g}: {', '.join(f'{key} {value:g}' for key, value in cell[0]['options'].items())}"
+                for epsilon, cell in cells.items()
+                if cell
+            ]
+            if chosen:
+                lines += [f"{method.label} chose {'; '.join(chosen)}.", ""]
         return lines
 
     def _translation(self) -> list[str]:
@@ -161,7 +163,8 @@ class Report:
     def markdown(self) -> str:
         """The whole table."""
         lines = ["# dperm next to its peers", ""]
-        lines += [f"Made by `{self.facts['command']}` with {self.facts['versions']}.", ""]
+        commands = ", then ".join(f"`{command}`" for command in self.facts["commands"])
+        lines += [f"Made by {commands} with {self.facts['versions']}.", ""]
         lines += [
             "Columns of breast_cancer are standardised with the moments of the train rows, treated as public for every "
             "method; the other sets need none. ± is one standard error: over splits, or over noise where there is one "

@@ -97,18 +97,14 @@ def _one(problem: Problem, group: dict[str, Any], options: Any, split: int, seed
 
 
 def _best_of(problem: Problem, group: dict[str, Any], fit: Fit) -> dict[str, Any]:
-    """The best options on noise that the reported fits do not use; nobody pays for the look.
-
-    Best is the least train loss; in least squares with as many columns as rows, where that rewards fitting noise, the
-    best score on the test rows.
-    """
+    """The options with the least train loss or the best test score, on noise that the reported fits do not use."""
     tried = []
     for options in group["grid"]:
         merged = {**group["options"], **options}
         fits = [
             _one(problem, group, merged, split, group["tuning_seed"], fit) for split in range(min(problem.n_splits, 3))
         ]
-        costs = [one["train_loss"] if problem.task == "logistic" else -one["score"] for one in fits]
+        costs = [one["train_loss"] if group["tuned_on"] == "train_loss" else -one["score"] for one in fits]
         tried.append((sum(costs), merged))
     finite = [one for one in tried if math.isfinite(one[0])]
     return min(finite, key=lambda one: one[0])[1]

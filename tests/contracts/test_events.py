@@ -12,6 +12,7 @@ from dperm.privacy.events import (
     Gaussian,
     Laplace,
     ObjectivePerturbation,
+    OneOf,
     PoissonGaussian,
     RandomizedResponse,
     Repeat,
@@ -29,6 +30,8 @@ EVENTS = [
     ApproximateDP(1.0, 1e-10),
     PoissonGaussian(1.0, 0.1),
     RepeatAndSelect(Gaussian(5.0), 10.0),
+    OneOf((Gaussian(5.0), Composed((Gaussian(8.0), Selection(9.0, 1.0))))),
+    RepeatAndSelect(OneOf((Gaussian(5.0), Selection(9.0))), 4.0),
     ObjectivePerturbation(3.0, 0.2),
     Composed((Repeat(Gaussian(30.0), 10), Repeat(Selection(40.0), 10))),
 ]

@@ -17,7 +17,7 @@ from dperm.data.design import DesignMatrix
 from dperm.data.weights import BoxedWeights
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Logistic, Loss
-from dperm.objective._loss import ResidualLoss
+from dperm.objective.losses import RESIDUAL_LOSSES
 
 __all__ = ["ColumnSums"]
 
@@ -59,7 +59,7 @@ class ColumnSums:
         """Sum over rows of a column's entry times the slope at ``weights``, each product clipped; in grid steps."""
         if loss is not self._loss and loss != self._loss:
             # what the slopes depend on beside the scores; labels are mapped into their range and to grid steps once
-            mapped = np.clip(target, 0.0, 1.0) / grid if isinstance(loss, Logistic) else target
+            mapped = np.clip(target, 0.0, 1.0) / grid if type(loss) is Logistic else target
             self._loss, self._slopes_hold, self._target = loss, False, np.array(mapped, np.float64)
         outstanding = self._catch_up(design, weights)
         ready = self._slopes_hold and outstanding is None
@@ -88,9 +88,9 @@ class ColumnSums:
         step = (design.dense_column(moved), change)
         unit, per_grid = design.spacing * self._spacing, 1.0 / grid  # powers of two: multiplying is as good as dividing
         bound, scores, target, slopes = loss.slope_bound, self._scores, self._target, self._slopes
-        if isinstance(loss, Logistic):
+        if type(loss) is Logistic:  # a subclass may have slopes of its own
             return kernels.moved_logistic_sum(*step, entries, scores, unit, target, per_grid, limit, slopes), True
-        if isinstance(loss, ResidualLoss):
+        if type(loss) in RESIDUAL_LOSSES:
             if outstanding:  # slopes cost less than writing them down, unless they serve again
                 return kernels.moved_residual_sum(*step, entries, scores, unit, target, bound, per_grid, limit), False
             kernels.residual_slopes(scores, unit, target, bound, per_grid, slopes)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidBounds
 from dperm.kernels.exact import Grids, toward_zero
 from dperm.objective import Loss
-from dperm.objective._loss import ResidualLoss
+from dperm.objective.losses import RESIDUAL_LOSSES
 
 __all__ = ["DesignMatrix", "Scaling", "Shape"]
 
@@ -280,7 +280,7 @@ class DesignMatrix:
         else:
             part = slice(self._values.indptr[column], self._values.indptr[column + 1])
             entries, rows = self._values.data[part], self._values.indices[part]
-        if isinstance(loss, ResidualLoss):
+        if type(loss) in RESIDUAL_LOSSES:  # a subclass may have slopes of its own
             numbers = (spacing, target[rows], bound, 1.0 / grid, limit)  # a power of two: as good as dividing
             return float(moved_residual_sum(entries, 0.0, entries, scores[rows], *numbers))
         slopes = toward_zero(np.clip(loss.slope(scores[rows] * spacing, target[rows]), -bound, bound), grid)
@@ -359,7 +359,7 @@ def _outer(implicit: FloatArray, total: Any) -> Any:
 def _scaled(x: FloatArray, centre: Any, scale: Any, clip: float) -> FloatArray:
     """clip((x - centre) / scale), elementwise and correctly rounded, hence the same for a value wherever it stands."""
     divisor = np.where(scale > 0.0, scale, 1.0)
-    with np.errstate(over="ignore"):  # a huge value overflows to infinity and is clipped like any other
+    with np.errstate(all="ignore"):  # a huge value overflows to infinity and is clipped like any other
         scaled: FloatArray = np.clip((x - centre) / divisor, -clip, clip)
     return np.where(scale > 0.0, scaled, 0.0)
 

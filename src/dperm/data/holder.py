@@ -165,7 +165,10 @@ class DataHolder:
         return Shared(self._evaluate(query), domain, query.name)
 
     def _evaluate(self, query: Query) -> NDArray[np.float64]:
-        return query.evaluate(self.__data)
+        memory = getattr(self.__data, "memory", None)
+        lock = contextlib.nullcontext() if memory is None else memory.lock
+        with lock, np.errstate(all="ignore"):  # a floating-point warning would tell about a person
+            return query.evaluate(self.__data)
 
     def _check(self, query: Query, mechanism: Mechanism) -> None:
         if not isinstance(query, Query):

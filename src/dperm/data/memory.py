@@ -6,6 +6,7 @@ equals what would be computed afresh, bit for bit.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -33,15 +34,24 @@ class Memory:
         self._scores: FloatArray | None = None
         self._last: SparseWeights | BoxedWeights | None = None
         self.incremental: dict[Any, Any] = {}
+        #: held while a query is evaluated: what is kept between queries is changed in place
+        self.lock = threading.RLock()
         self.columns = ColumnSums()
 
     def scores(self, design: DesignMatrix, weights: SparseWeights | BoxedWeights) -> tuple[FloatArray, float]:
         """Return whole scores and their spacing; the array belongs to the memory and must not be changed."""
         if weights is self._last and self._scores is not None:  # frozen: the same object means the same weights
             return self._scores, design.spacing * self._spacing
+        self._last = None  # until all is done: whoever interrupts leaves scores that are made afresh
+        try:
+            out = self._sparse(design, weights) if isinstance(weights, SparseWeights) else self._boxed(design, weights)
+        except BaseException:
+            self._scores = None
+            raise
         self._last = weights
-        if isinstance(weights, SparseWeights):
-            return self._sparse(design, weights)
+        return out
+
+    def _boxed(self, design: DesignMatrix, weights: BoxedWeights) -> tuple[FloatArray, float]:
         steps, spacing = weights.on_grid(design.grids.weight_bits)
         if self._array is None or self._scores is None or spacing != self._spacing:
             self._start(design, spacing)

@@ -22,6 +22,8 @@ __all__ = ["RowMap"]
 
 FloatArray = NDArray[np.float64]
 
+_LARGEST = 2.0**300  # and no smaller than its inverse: far beyond any use, and no product over- or underflows
+
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
@@ -39,16 +41,23 @@ class RowMap:
     grids: Grids
     _steps: FloatArray = field(init=False, repr=False)
     _spacing: float = field(init=False, repr=False)
+    #: the only entries that are not zero, if they are those of a square map's diagonal
+    _diagonal: FloatArray | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         given = np.asarray(self.matrix, np.float64)
         if given.ndim != 2 or given.shape[0] != self.grids.d or not given.shape[1] or not np.isfinite(given).all():
             raise InvalidInput(f"a map of rows needs a finite matrix with {self.grids.d} rows.")
+        largest = float(np.abs(given).max())
+        if largest and not 1.0 / _LARGEST <= largest <= _LARGEST:
+            raise InvalidInput(f"the largest entry of a map of rows must be between 2^-300 and 2^300, not {largest:g}.")
         steps, spacing = weights_on_grid(given, self.grids.weight_bits)
         rounded = steps * spacing
         for array in (steps, rounded):
             array.setflags(write=False)
-        for name, value in (("matrix", rounded), ("_steps", steps), ("_spacing", spacing)):
+        square = steps.shape[0] == steps.shape[1]
+        diagonal = np.diag(steps) if square and np.count_nonzero(steps) == np.count_nonzero(np.diag(steps)) else None
+        for name, value in (("matrix", rounded), ("_steps", steps), ("_spacing", spacing), ("_diagonal", diagonal)):
             object.__setattr__(self, name, value)
 
     @property
@@ -65,9 +74,17 @@ class RowMap:
         d, k = self._steps.shape
         return int(d), int(k)
 
+    def check(self, grids: Grids) -> None:
+        """Refuse a design of another size: on its grids mapped rows would not be exact."""
+        if grids != self.grids:
+            raise InvalidInput(
+                f"the map is for {self.grids.n} rows of {self.grids.d} columns, the design has {grids.n} of {grids.d}."
+            )
+
     def rows(self, block: FloatArray) -> FloatArray:
         """Map rows given in grid steps; the result is in steps of the design's spacing times :attr:`spacing`."""
-        out: FloatArray = block @ self._steps
+        diagonal = self._diagonal
+        out: FloatArray = block @ self._steps if diagonal is None else block * diagonal
         return out
 
     @property
@@ -77,10 +94,9 @@ class RowMap:
 
     def norms(self, design: DesignMatrix) -> FloatArray:
         """Upper bound of the L2 norm of every mapped row, tight to rounding."""
+        self.check(design.grids)
         out = np.empty(design.n_rows)
-        d, k = self.shape
-        if d != design.d:
-            raise InvalidInput(f"the map takes rows of {d} columns, the design has {design.d}.")
+        k = self.shape[1]
         for part, block in design.row_chunks():
             mapped = self.rows(block)
             squares = np.zeros(len(mapped))
@@ -107,9 +123,6 @@ class RowMap:
             total = total * self._piece + piece
         return total * self._spacing
 
-    def rounding(self, norm: float, unit: float) -> float:
-        """Bound on the L2 error of :meth:`image` for a value of L2 norm up to ``norm`` from steps of size ``unit``."""
-        longest = float(np.sqrt((np.abs(self.matrix).sum(axis=0) ** 2).sum()))
-        relative = (self._n_pieces - 1) * 2.0**-52 * norm
-        absolute = 2.0**-52 * self._piece ** max(0, self._n_pieces - 2) * unit * longest
-        return (relative + absolute) * (1.0 + 2.0**-20)
+    def rounding(self, norm: float) -> float:
+        """Bound on the L2 error of :meth:`image` where the exact image has an L2 norm of at most ``norm``."""
+        return (self._n_pieces - 1) * 2.0**-52 * norm

@@ -39,7 +39,7 @@ class TargetRange:
         """Return the target centred, scaled and clipped to [-1, 1]; each element depends on its own value only."""
         if self.half_width == 0.0:
             return np.zeros(len(target))
-        with np.errstate(over="ignore"):  # beyond the largest double is beyond the range
+        with np.errstate(all="ignore"):  # beyond the largest double is beyond the range
             return np.clip((target - self.centre) / self.half_width, -1.0, 1.0)
 
     def clip(self, predictions: FloatArray) -> FloatArray:

@@ -16,8 +16,13 @@ _HOMES = {
     "DPLinearSVC": "svc",
     "DPLogisticRegression": "logistic",
     "DPRidge": "linear",
+    "DPTuner": "tuning",
+    "LocalLinearRegression": "local",
+    "LocalLogisticRegression": "local",
+    "Marginals": "local_queries",
     "PlanSummary": "_plan",
     "SavedModel": "saved",
+    "SmoothQueries": "local_queries",
     "load": "saved",
 }
 
@@ -25,9 +30,12 @@ if TYPE_CHECKING:
     from dperm.estimators._plan import PlanSummary
     from dperm.estimators.huber import DPHuberRegressor
     from dperm.estimators.linear import DPElasticNet, DPLasso, DPLinearRegression, DPRidge
+    from dperm.estimators.local import LocalLinearRegression, LocalLogisticRegression
+    from dperm.estimators.local_queries import Marginals, SmoothQueries
     from dperm.estimators.logistic import DPLogisticRegression
     from dperm.estimators.saved import SavedModel, load
     from dperm.estimators.svc import DPLinearSVC
+    from dperm.estimators.tuning import DPTuner
 
 __all__ = [
     "DPElasticNet",
@@ -37,8 +45,13 @@ __all__ = [
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPRidge",
+    "DPTuner",
+    "LocalLinearRegression",
+    "LocalLogisticRegression",
+    "Marginals",
     "PlanSummary",
     "SavedModel",
+    "SmoothQueries",
     "load",
 ]
 

@@ -10,8 +10,9 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -69,6 +70,23 @@ def default_strength(sparse: bool, n: int, n_features: int) -> float:
     return 0.1 * math.sqrt(2.0 * math.log(max(n_features, 2)) / n) if sparse else 1.0 / n
 
 
+@dataclass(frozen=True)
+class Problem:
+    """Checked data of a fit, with the target in numbers, and what is public about them."""
+
+    X: Any
+    target: NDArray[np.float64]
+    boolean: NDArray[np.bool_] | None
+    assumptions: tuple[str, ...] = ()
+    #: labels in the order of their codes; None if the target is a number
+    classes: NDArray[Any] | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 2 if the target is a number, where it means nothing."""
+        return 2 if self.classes is None else len(self.classes)
+
+
 class PrivateLinearModel(BaseEstimator):
     """Shared parameters of the private linear models; see :class:`dperm.DPLogisticRegression`."""
 
@@ -119,6 +137,14 @@ class PrivateLinearModel(BaseEstimator):
         """Return the fitted model as it is saved."""
 
     # ---------------------------------------------------------------------------------- before and after a fit
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model privately; see the class for what is released."""
+        with self._all_or_nothing():
+            problem = self._problem(X, y)
+            fitted = fit(self._request_for(problem), problem.X, problem.target)
+        self._adopt(problem, fitted)
+        return self
+
     def plan(self, n: int, n_features: int, n_classes: int | None = None) -> PlanSummary:
         """Say what a fit would release, before any data are touched.
 
@@ -213,6 +239,7 @@ class PrivateLinearModel(BaseEstimator):
         """Return X (and y if it is given) as checked arrays; errors name no row and no value."""
         y_given = not (isinstance(y, str) and y == "no_validation")
         options = {"y_numeric": self._target == NUMBERS} if y_given else {}
+        refused = None
         try:
             plain, names = plain_matrix(X), column_names(X)
             converted = plain is not X
@@ -231,8 +258,10 @@ class PrivateLinearModel(BaseEstimator):
                 )
         except InvalidData:
             raise
-        except ValueError as error:
-            raise InvalidData(without_values(str(error), numbers=self._target == NUMBERS)) from None
+        except (ValueError, TypeError, OverflowError) as error:
+            refused = without_values(str(error), numbers=self._target == NUMBERS)
+        if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+            raise InvalidData(refused)
         if converted and reset:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif converted and hasattr(self, "feature_names_in_") and list(self.feature_names_in_) != names:
@@ -309,14 +338,21 @@ class PrivateLinearModel(BaseEstimator):
         )
 
     def _about_bounds(self, bounds: Bounds, boolean: NDArray[np.bool_] | None) -> tuple[str, ...]:
-        declared_target = self._target == NUMBERS and bounds.target is not None
-        declared = (BOUNDS_PUBLIC,) if bounds.purchase is None or declared_target else ()
+        given = (bounds.target if self._target == NUMBERS else bounds.classes, bounds.row_norm)
+        declared = (BOUNDS_PUBLIC,) if bounds.purchase is None or any(one is not None for one in given) else ()
         return declared if boolean is None else (*declared, TYPES_PUBLIC)
 
-    def _fit(self, X: Any, target: Any, assumptions: tuple[str, ...], boolean: Any, n_classes: int = 2) -> Fitted:
+    @abstractmethod
+    def _problem(self, X: Any, y: Any) -> Problem:
+        """Check parameters and data, and return the data as the path of a fit takes them."""
+
+    @abstractmethod
+    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
+        """Take the result of a fit as this model's own."""
+
+    def _request_for(self, problem: Problem) -> FitRequest:
         names = getattr(self, "feature_names_in_", None)
-        request = self._request(*X.shape, n_classes, names, boolean, assumptions)
-        return fit(request, X, np.asarray(target, np.float64))
+        return self._request(*problem.X.shape, problem.n_classes, names, problem.boolean, problem.assumptions)
 
 
 def _tell(done: int, in_all: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.errors import InvalidData
 
-from ._base import PrivateLinearModel
+from ._base import PrivateLinearModel, Problem
+from ._fit import Fitted
 from ._messages import without_values
 from ._request import resolve_bounds
 from .prediction import class_codes, linear_scores
@@ -25,15 +27,20 @@ LABELS_PUBLIC = "the set of labels is public"
 
 def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
     """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
+    refused = None
     try:
-        check_classification_targets(y)
+        with warnings.catch_warnings():  # one warning tells how many different labels there are
+            warnings.simplefilter("ignore")
+            check_classification_targets(y)
         classes = np.unique(np.asarray(y if declared is None else declared))
         codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         known = bool(np.all(classes[codes] == y))
     except ValueError as error:
-        raise InvalidData(without_values(str(error))) from None
+        refused = without_values(str(error))
     except TypeError:
-        raise InvalidData(without_values("Unknown label type: unknown")) from None
+        refused = without_values("Unknown label type: unknown")
+    if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+        raise InvalidData(refused)
     if len(classes) < 2:
         raise InvalidData("y has one class only; a classifier needs at least two classes.")
     if not known:
@@ -44,21 +51,20 @@ def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     """Fits and predicts classes; see :class:`dperm.DPLogisticRegression`."""
 
-    def fit(self, X: Any, y: Any) -> PrivateClassifier:
-        """Fit the model privately; see the class for what is released."""
-        with self._all_or_nothing():
-            X, y, boolean = self._training_data(X, y)
-            declared = resolve_bounds(self.bounds).classes
-            classes, codes = _coded(y, declared)
-            assumptions = (LABELS_PUBLIC,) if declared is None else ()
-            fitted = self._fit(X, codes, assumptions, boolean, len(classes))
-        self.classes_ = classes
+    def _problem(self, X: Any, y: Any) -> Problem:
+        X, y, boolean = self._training_data(X, y)
+        declared = resolve_bounds(self.bounds).classes
+        classes, codes = _coded(y, declared)
+        assumptions = (LABELS_PUBLIC,) if declared is None else ()
+        return Problem(X, np.asarray(codes, np.float64), boolean, assumptions, classes)
+
+    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
+        self.classes_ = problem.classes
         self.coef_ = np.ascontiguousarray(np.atleast_2d(fitted.coefficients.T))
         self.intercept_ = np.atleast_1d(fitted.intercept)
         self.n_iter_ = np.array(fitted.n_steps)
         self.scaling_ = fitted.scaling
         self.privacy_report_ = fitted.report
-        return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores; positive means the second class in the binary case."""

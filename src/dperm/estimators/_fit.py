@@ -7,7 +7,7 @@ check parameters -> plan from public facts -> calibrate -> rehearse -> reserve -
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +22,27 @@ from dperm.data.target import TargetRange
 from dperm.errors import InvalidBounds, InvalidInput, PlanViolation
 from dperm.privacy import composition
 from dperm.privacy.calibration import CalibratedPlan
-from dperm.privacy.ledger import Ledger
+from dperm.privacy.ledger import Ledger, Spent
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport
-from dperm.privacy.scope import Scope
+from dperm.privacy.scope import InnerScope, Scope, SearchScope
 from dperm.queries.quantiles import buy_range, buy_scaling
 
 from ._report import report_of
-from ._request import NUMBERS, FitRequest, prepare
+from ._request import NUMBERS, FitRequest, Prepared, prepare
 
-__all__ = ["Fitted", "fit"]
+__all__ = [
+    "Fitted",
+    "Solved",
+    "assert_ledger_is_plan",
+    "declared_design",
+    "fingerprint_of",
+    "fit",
+    "fitted",
+    "ledger_of",
+    "one_entry_per_cell",
+    "solve",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -50,58 +61,93 @@ class Fitted:
 
 def fit(request: FitRequest, X: Any, target: FloatArray) -> Fitted:
     """Carry out a fit; ``X`` is a finite float array or scipy sparse matrix, ``target`` one number per row."""
-    X = _one_entry_per_cell(X)
+    X = one_entry_per_cell(X)
     n, n_features = X.shape
-    ledger = Ledger(neighbours=request.neighbours) if request.ledger is None else request.ledger
-    if not isinstance(ledger, Ledger):
-        raise InvalidInput(f"ledger must be a Ledger or None, not {type(ledger).__name__}.")
+    ledger = ledger_of(request)
     source = RandomSource(request.insecure_seed)
     prepared = prepare(request, n, n_features)
     unbounded = prepared.unbounded if source.secure else "insecure_seed makes the noise reproducible"
-    declared = None if request.buys_features(n_features) else _declared(request, X)
-    if declared is None and sp.issparse(X) and request.bounds.row_norm is not None and request.fit_intercept:
-        raise InvalidBounds(
-            "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
-        )
+    declared = declared_design(request, X)
     before = ledger.spent()
     scope = Scope(
         prepared.calibrated,
         ledger,
         request.neighbours,
         request.purpose,
-        fingerprint=None if request.ledger is None else ledger.fingerprint(_arrays(X, target)),
+        fingerprint=fingerprint_of(request, X, target),
         unbounded=unbounded,
     )
     with scope:
-        shop = _Shop(request, prepared.calibrated, scope, source)
-        scaling, design = declared if declared is not None else shop.features(X)
-        target_range = shop.target(target) if request.target == NUMBERS else None
-        solutions, released = [], shop.released
-        for k, one in enumerate(_heads(request, target, target_range)):
-            data = DesignData(design, one, *request.target_ends)
-            if data.facts != prepared.facts:
-                raise PlanViolation("the data's public facts differ from those the plan was made from.")
-            holder = DataHolder(data, scope, source, request.neighbours)
-            progress = _progress_of(request, k)
-            solutions.append(prepared.solver.solve(request.objective, holder, prepared.for_solver, progress))
-            if holder.shared:
-                raise PlanViolation("un-noised values left the holder of a fit that claims a guarantee.")
-            released = [*released, *holder.released]
-    _assert_ledger_is_plan(scope, prepared.calibrated)
+        solved = solve(request, prepared, scope, source, X, target, declared)
+    assert_ledger_is_plan(scope)
+    return fitted(request, prepared, scope, source, before, solved)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What the solver found, in the scaled design, and all that was released on the way."""
+
+    weights: FloatArray
+    n_steps: tuple[int, ...]
+    scaling: Scaling
+    design: DesignMatrix
+    target_range: TargetRange | None
+    released: tuple[Released, ...]
+
+
+def solve(
+    request: FitRequest,
+    prepared: Prepared,
+    scope: InnerScope,
+    source: RandomSource,
+    X: Any,
+    target: FloatArray,
+    declared: tuple[Scaling, DesignMatrix] | None,
+) -> Solved:
+    """Make the releases of one fit inside a scope: ranges that are bought, then the solver's."""
+    shop = _Shop(request, prepared.calibrated, scope, source)
+    scaling, design = declared if declared is not None else shop.features(X)
+    target_range = shop.target(target) if request.target == NUMBERS else None
+    solutions, released = [], shop.released
+    for k, one in enumerate(_heads(request, target, target_range)):
+        data = DesignData(design, one, *request.target_ends)
+        if data.facts != prepared.facts:
+            raise PlanViolation("the data's public facts differ from those the plan was made from.")
+        holder = DataHolder(data, scope, source, request.neighbours)
+        progress = _progress_of(request, k)
+        solutions.append(prepared.solver.solve(request.objective, holder, prepared.for_solver, progress))
+        if holder.shared:
+            raise PlanViolation("un-noised values left the holder of a fit that claims a guarantee.")
+        released = [*released, *holder.released]
     weights = solutions[0].weights if len(solutions) == 1 else np.column_stack([s.weights for s in solutions])
-    coefficients, intercept = scaling.coefficients_in_user_units(weights, design.intercept_height)
+    return Solved(weights, tuple(s.n_steps for s in solutions), scaling, design, target_range, tuple(released))
+
+
+def fitted(
+    request: FitRequest,
+    prepared: Prepared,
+    scope: Scope | SearchScope,
+    source: RandomSource,
+    before: Spent,
+    solved: Solved,
+) -> Fitted:
+    """Return what a settled scope lets out: coefficients in the user's units, and the report."""
+    scaling, target_range = solved.scaling, solved.target_range
+    coefficients, intercept = scaling.coefficients_in_user_units(solved.weights, solved.design.intercept_height)
     if target_range is not None:
         coefficients = coefficients * target_range.half_width
         intercept = target_range.centre + target_range.half_width * intercept
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
-    report = report_of(request, prepared, scope, source, released, scaling, target_range, before, support)
-    return Fitted(coefficients, intercept, tuple(s.n_steps for s in solutions), scaling, target_range, report)
+    report = report_of(request, prepared, scope, source, solved.released, scaling, target_range, before, support)
+    return Fitted(coefficients, intercept, solved.n_steps, scaling, target_range, report)
 
 
 class _Shop:
     """Buys the ranges that are not declared, inside a scope."""
 
-    def __init__(self, request: FitRequest, calibrated: CalibratedPlan, scope: Scope, source: RandomSource) -> None:
+    def __init__(
+        self, request: FitRequest, calibrated: CalibratedPlan, scope: InnerScope, source: RandomSource
+    ) -> None:
         self._request, self._calibrated, self._scope, self._source = request, calibrated, scope, source
         self.released: list[Released] = []
 
@@ -125,10 +171,37 @@ class _Shop:
         return TargetRange(float(low), float(high))
 
 
-def _declared(request: FitRequest, X: Any) -> tuple[Scaling, DesignMatrix]:
-    """Scale with declared bounds, before anything is reserved: whatever is wrong with them costs nothing."""
-    scaling = request.bounds.scaling(X.shape[1], request.feature_names, request.fit_intercept, request.boolean)
-    return scaling, DesignMatrix.from_array(X, scaling, request.height)
+def ledger_of(request: FitRequest) -> Ledger:
+    """Return the ledger to charge: the one that is given, or a new one in memory."""
+    if request.ledger is None:
+        return Ledger(neighbours=request.neighbours)
+    if not isinstance(request.ledger, Ledger):
+        raise InvalidInput(f"ledger must be a Ledger or None, not {type(request.ledger).__name__}.")
+    return request.ledger
+
+
+def declared_design(
+    request: FitRequest, X: Any, known: Iterable[tuple[Scaling, DesignMatrix]] = ()
+) -> tuple[Scaling, DesignMatrix] | None:
+    """Scale with declared bounds, before anything is reserved: whatever is wrong with them costs nothing.
+
+    None where bounds are bought, which takes a reservation. A ``known`` design of the same data is used again.
+    """
+    if not request.buys_features(X.shape[1]):
+        scaling = request.bounds.scaling(X.shape[1], request.feature_names, request.fit_intercept, request.boolean)
+        for one in known:
+            if _same(one[0], scaling) and (one[1].intercept_height > 0.0) == request.fit_intercept:
+                return one
+        return scaling, DesignMatrix.from_array(X, scaling, request.height)
+    if sp.issparse(X) and request.bounds.row_norm is not None and request.fit_intercept:
+        raise InvalidBounds(
+            "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
+        )
+    return None
+
+
+def _same(one: Scaling, other: Scaling) -> bool:
+    return all(np.array_equal(value, vars(other)[name]) for name, value in vars(one).items())
 
 
 def _heads(request: FitRequest, target: FloatArray, target_range: TargetRange | None) -> Iterator[FloatArray]:
@@ -149,7 +222,7 @@ def _progress_of(request: FitRequest, head: int) -> Any:
     return lambda done, in_all: report(head * in_all + done, request.n_heads * in_all)
 
 
-def _one_entry_per_cell(X: Any) -> Any:
+def one_entry_per_cell(X: Any) -> Any:
     """Return sparse data in their one canonical form, without touching the caller's arrays."""
     if not sp.issparse(X):
         return X
@@ -159,17 +232,20 @@ def _one_entry_per_cell(X: Any) -> Any:
     return canonical
 
 
-def _arrays(X: Any, target: FloatArray) -> list[NDArray[Any]]:
-    if sp.issparse(X):
-        return [X.data, X.indices, X.indptr, target]
-    return [np.ascontiguousarray(X), target]
+def fingerprint_of(request: FitRequest, X: Any, target: FloatArray) -> str | None:
+    """Return the keyed fingerprint by which a ledger that is given knows the data."""
+    if request.ledger is None:
+        return None
+    table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [np.ascontiguousarray(X)]
+    return request.ledger.fingerprint([*table, target])
 
 
-def _assert_ledger_is_plan(scope: Scope, calibrated: CalibratedPlan) -> None:
+def assert_ledger_is_plan(scope: Scope | SearchScope) -> None:
+    """Refuse a settled scope whose records are not what was planned."""
     recorded: Counter[Any] = Counter()
     for record in scope.records:
         recorded.update(composition.leaves(record.event))
-    planned = Counter(composition.leaves(calibrated.event))
+    planned = Counter(composition.leaves(scope.event))
     if scope.unbounded is not None:
         recorded = Counter({event: count for event, count in recorded.items() if event in planned})
     if recorded != planned:

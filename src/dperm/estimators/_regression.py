@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dperm.errors import InvalidData
 
-from ._base import PrivateLinearModel
+from ._base import PrivateLinearModel, Problem
+from ._fit import Fitted
 from ._request import NUMBERS
 from .prediction import linear_scores
 from .saved import SavedModel, SavedRegressor
@@ -24,20 +25,19 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     _target = NUMBERS
 
-    def fit(self, X: Any, y: Any) -> PrivateRegressor:
-        """Fit the model privately; see the class for what is released."""
-        with self._all_or_nothing():
-            X, y, boolean = self._training_data(X, y)
-            if y.dtype.kind not in "biuf":
-                raise InvalidData("y must hold one number per row, not text.")
-            fitted = self._fit(X, y, (), boolean)
+    def _problem(self, X: Any, y: Any) -> Problem:
+        X, y, boolean = self._training_data(X, y)
+        if y.dtype.kind not in "biuf":
+            raise InvalidData("y must hold one number per row, not text.")
+        return Problem(X, np.asarray(y, np.float64), boolean)
+
+    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
         self.coef_ = np.ascontiguousarray(fitted.coefficients)
         self.intercept_ = float(fitted.intercept)
         self.n_iter_ = fitted.n_steps[0]
         self.scaling_ = fitted.scaling
         self.target_range_ = fitted.target_range
         self.privacy_report_ = fitted.report
-        return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted number of every row, clipped to the target's bounds."""

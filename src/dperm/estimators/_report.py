@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from dperm.data.design import Scaling
 from dperm.data.holder import Released
 from dperm.data.target import TargetRange
 from dperm.errors import Unsupported
+from dperm.privacy.calibration import CalibratedPlan
 from dperm.privacy.guarantee import Accounting, Guarantee
 from dperm.privacy.ledger import Spent
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport, ReleaseLine
-from dperm.privacy.scope import Scope
+from dperm.privacy.scope import Scope, SearchScope
 
 from ._request import FitRequest, Prepared
 
@@ -31,9 +33,9 @@ ARITHMETIC = (
 def report_of(
     request: FitRequest,
     prepared: Prepared,
-    scope: Scope,
+    scope: Scope | SearchScope,
     source: RandomSource,
-    released: list[Released],
+    released: Sequence[Released],
     scaling: Scaling,
     target_range: TargetRange | None,
     before: Spent,
@@ -41,7 +43,7 @@ def report_of(
 ) -> PrivacyReport:
     """Write the report of a fit that is settled."""
     budget, facts = prepared.budget, prepared.facts
-    accounting = Accounting.of(scope.calibrated.event, budget.delta)
+    accounting = Accounting.of(scope.event, budget.delta)
     if request.calibration == "certified" and accounting.epsilon > budget.epsilon:
         raise Unsupported("the accounted epsilon exceeds the budget; please report this as a bug.")
     guarantee, reason = None, None
@@ -88,7 +90,7 @@ def report_of(
         planned=accounting,
         guarantee=guarantee,
         reason=reason,
-        releases=_lines(scope, released),
+        releases=_lines(prepared.calibrated, released),
         public=public,
         arithmetic=ARITHMETIC,
         randomness="AES-256-CTR keyed by the operating system" if source.secure else "insecure seed (reproducible)",
@@ -110,9 +112,9 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else repr(value)
 
 
-def _lines(scope: Scope, released: list[Released]) -> tuple[ReleaseLine, ...]:
+def _lines(calibrated: CalibratedPlan, released: Sequence[Released]) -> tuple[ReleaseLine, ...]:
     lines = []
-    for planned in scope.calibrated.plan.releases:
+    for planned in calibrated.plan.releases:
         done = [r for r in released if r.query == planned.query]
         lines.append(
             ReleaseLine(
@@ -120,7 +122,7 @@ def _lines(scope: Scope, released: list[Released]) -> tuple[ReleaseLine, ...]:
                 kind=planned.kind,
                 count=planned.count,
                 forfeited=planned.count - len(done),
-                noise_multiplier=planned.noise_multiplier(scope.calibrated.scale),
+                noise_multiplier=planned.noise_multiplier(calibrated.scale),
                 sensitivity=max((r.sensitivity for r in done), default=None),
                 noise_scale=max((r.noise_scale for r in done), default=None),
                 size=max((r.size for r in done), default=None),

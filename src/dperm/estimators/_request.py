@@ -24,7 +24,7 @@ from dperm.queries.quantiles import with_purchase
 from dperm.queries.statistics import QuantileScores
 from dperm.solvers import Progress, Solver
 
-__all__ = ["CLASSES", "NUMBERS", "FitRequest", "Prepared", "prepare", "resolve_bounds"]
+__all__ = ["CLASSES", "NUMBERS", "FitRequest", "Prepared", "prepare", "rehearse", "resolve_bounds"]
 
 #: what a target is
 CLASSES, NUMBERS = "classes", "numbers"
@@ -150,10 +150,16 @@ def prepare(request: FitRequest, n: int, n_features: int) -> Prepared:
     else:
         calibrated = calibrate(plan_of(request, solver, facts), budget)
     made = Prepared(budget, facts, solver, calibrated, replace(calibrated, budget=own), unbounded)
-    releases = [r for r in calibrated.plan.releases if r.query != QuantileScores.name]
-    rehearsal = Rehearsal(facts, request.neighbours, {r.query: r.event(calibrated.scale) for r in releases})
-    rehearsal.run(lambda holder: solver.solve(request.objective, holder, made.for_solver))
+    rehearse(request, made)
     return made
+
+
+def rehearse(request: FitRequest, prepared: Prepared) -> None:
+    """Try the solver without data: whatever it would be refused for is refused here."""
+    calibrated = prepared.calibrated
+    releases = [r for r in calibrated.plan.releases if r.query != QuantileScores.name]
+    rehearsal = Rehearsal(prepared.facts, request.neighbours, {r.query: r.event(calibrated.scale) for r in releases})
+    rehearsal.run(lambda holder: prepared.solver.solve(request.objective, holder, prepared.for_solver))
 
 
 def _own_part(request: FitRequest, budget: Budget, n_features: int) -> Budget:

@@ -362,3 +362,7 @@ class SmoothedHinge(Loss):
         up = np.clip((1.0 + z) / self.smoothing, 0.0, 1.0)
         down = np.clip((1.0 - z) / self.smoothing, 0.0, 1.0)
         return up / (up + down)
+
+
+#: losses whose slope is the clipped residual, as compiled kernels take for granted
+RESIDUAL_LOSSES: tuple[type[Loss], ...] = (Squared, Huber)

@@ -7,9 +7,11 @@ a sum over it. All totals hold for adaptively chosen releases whose events are f
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from scipy import stats
@@ -17,7 +19,7 @@ from scipy.optimize import brentq
 
 from dperm.errors import InvalidBudget
 from dperm.privacy import curves, gdp, perturbation, pld, profiles
-from dperm.privacy.events import ZCDP, Composed, Event, ObjectivePerturbation, Repeat, RepeatAndSelect
+from dperm.privacy.events import ZCDP, Composed, Event, ObjectivePerturbation, OneOf, Repeat, RepeatAndSelect
 
 __all__ = [
     "EpsilonBound",
@@ -85,10 +87,13 @@ def _leaf_renyi(leaf: Event, order: float) -> float:
     if isinstance(leaf, RepeatAndSelect):
         if set_aside(leaf.base) > 0.0:
             return math.inf  # the theorem needs a base without a delta part
-        orders, bounds = _repeat_and_select_bounds(leaf)
+        orders, bounds, extra = _repeat_and_select_bounds(leaf)
+        at_order = curves.repeat_and_select(renyi(leaf.base, order), order, extra, leaf.mean_runs)
         # the divergence grows with its order, so the bound of any larger order holds too
-        larger = [bound for other, bound in zip(orders, bounds, strict=True) if other >= order]
-        return min([_repeat_and_select_at(leaf, order), *larger])
+        larger = bisect_left(orders, order)
+        return min(at_order, bounds[larger]) if larger < len(orders) else at_order
+    if isinstance(leaf, OneOf):
+        return max(renyi(part, order) for part in leaf.events)
     return curves.renyi(leaf, order)
 
 
@@ -98,19 +103,24 @@ def _base_curve(base: Event) -> tuple[list[float], list[float]]:
     return orders, [renyi(base, a) for a in orders]
 
 
-def _repeat_and_select_at(leaf: RepeatAndSelect, order: float) -> float:
-    return curves.repeat_and_select(renyi(leaf.base, order), order, *_base_curve(leaf.base), leaf.mean_runs, leaf.shape)
-
-
 @lru_cache(maxsize=64)
-def _repeat_and_select_bounds(leaf: RepeatAndSelect) -> tuple[list[float], list[float]]:
-    orders, _ = _base_curve(leaf.base)
-    return orders, [_repeat_and_select_at(leaf, a) for a in orders]
+def _repeat_and_select_bounds(leaf: RepeatAndSelect) -> tuple[list[float], list[float], float]:
+    """Orders, the least bound of each and all larger ones, and the part of the bound that has no order."""
+    orders, values = _base_curve(leaf.base)
+    extra = curves.repeat_and_select_extra(orders, values, leaf.mean_runs, leaf.shape)
+    bounds = [curves.repeat_and_select(v, a, extra, leaf.mean_runs) for a, v in zip(orders, values, strict=True)]
+    return orders, list(accumulate(reversed(bounds), min))[::-1], extra
 
 
 def set_aside(event: Event) -> float:
     """Delta that (epsilon, delta)-only leaves set aside; they add up."""
-    return _total(event, curves.delta_part)
+    return _total(event, _leaf_set_aside)
+
+
+def _leaf_set_aside(leaf: Event) -> float:
+    if isinstance(leaf, OneOf):
+        return max(set_aside(part) for part in leaf.events)
+    return curves.delta_part(leaf)
 
 
 def zcdp(event: Event) -> float | None:
@@ -125,6 +135,9 @@ def zcdp(event: Event) -> float | None:
 
 
 def _leaf_zcdp(leaf: Event) -> float | None:
+    if isinstance(leaf, OneOf):
+        rates = [rate for rate in map(zcdp, leaf.events) if rate is not None]
+        return max(rates) if len(rates) == len(leaf.events) else None
     one = curves.gdp(leaf)
     if one is not None:
         return one * one / 2.0
@@ -223,6 +236,8 @@ def lower_epsilon(event: Event, delta: float) -> float:
             best = max(best, _two_point_epsilon(*witness, count, gauss, delta))
         elif isinstance(leaf, RepeatAndSelect):
             best = max(best, lower_epsilon(leaf.base, delta))  # with constant scores it is one run of the base
+        elif isinstance(leaf, OneOf):
+            best = max(best, min(lower_epsilon(part, delta) for part in leaf.events))  # whichever is drawn attains it
     return best
 
 

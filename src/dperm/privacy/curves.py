@@ -26,7 +26,7 @@ from dperm.privacy.events import (
     Unbounded,
 )
 
-__all__ = ["delta_part", "gdp", "pure", "renyi", "repeat_and_select", "two_point_witness"]
+__all__ = ["delta_part", "gdp", "pure", "renyi", "repeat_and_select", "repeat_and_select_extra", "two_point_witness"]
 
 
 _LARGEST_POISSON_ORDER = 2**16  # its sum has as many terms as the order
@@ -165,20 +165,26 @@ def _poisson_log_moment(event: PoissonGaussian, order: int) -> float:
     return float(np.logaddexp.reduce(terms)) + slack
 
 
-def repeat_and_select(
-    at_order: float, order: float, base_orders: list[float], base_values: list[float], mean_runs: float, shape: float
-) -> float:
+def repeat_and_select(at_order: float, order: float, extra: float, mean_runs: float) -> float:
     """Renyi divergence of the best of a truncated-negative-binomial number of runs.
 
-    ``at_order`` is the base's divergence at ``order``; ``base_values`` its divergence at ``base_orders`` (any of
-    which gives a valid bound, so the smallest is taken). Papernot & Steinke 2022, Theorem 2.
+    ``at_order`` is the base's divergence at ``order``. Papernot & Steinke 2022, Theorem 2.
+    """
+    return at_order + extra + math.log(mean_runs) / (order - 1.0)
+
+
+def repeat_and_select_extra(
+    base_orders: list[float], base_values: list[float], mean_runs: float, shape: float
+) -> float:
+    """Return the part of that bound which rests on a second order of the base.
+
+    ``base_values`` are its divergences at ``base_orders``, any of which gives a valid bound: the smallest is taken.
     """
     log_inverse_gamma = -math.log(negative_binomial_gamma(mean_runs, shape))
-    extra = min(
+    return min(
         (1.0 + shape) * ((1.0 - 1.0 / other) * value + log_inverse_gamma / other)
         for other, value in zip(base_orders, base_values, strict=True)
     )
-    return at_order + extra + math.log(mean_runs) / (order - 1.0)
 
 
 def negative_binomial_gamma(mean_runs: float, shape: float) -> float:

@@ -28,6 +28,7 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "ObjectivePerturbation",
+    "OneOf",
     "PoissonGaussian",
     "RandomizedResponse",
     "Repeat",
@@ -175,6 +176,18 @@ class RepeatAndSelect(Event):
 
 
 @dataclass(frozen=True)
+class OneOf(Event):
+    """One of several events, drawn by chance without looking at the data; it costs what the costliest may."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        if not self.events:
+            raise InvalidInput("one of no events is none: list at least one.")
+
+
+@dataclass(frozen=True)
 class Unbounded(Event):
     """A release without a guarantee (seeded noise, a printed calibration); every budget refuses it."""
 
@@ -216,6 +229,7 @@ _KINDS: dict[str, type[Event]] = {
         ZCDP,
         ApproximateDP,
         RepeatAndSelect,
+        OneOf,
         Unbounded,
         Repeat,
         Composed,
@@ -276,8 +290,8 @@ def restate(event: Event, stated: Neighbours, wanted: Neighbours) -> Event:
 def _map_leaves(event: Event, change: Callable[[Event], Event]) -> Event:
     if isinstance(event, Repeat):
         return replace(event, event=_map_leaves(event.event, change))
-    if isinstance(event, Composed):
-        return Composed(tuple(_map_leaves(part, change) for part in event.events))
+    if isinstance(event, Composed | OneOf):
+        return replace(event, events=tuple(_map_leaves(part, change) for part in event.events))
     if isinstance(event, RepeatAndSelect):
         return replace(event, base=_map_leaves(event.base, change))
     return change(event)

@@ -2,6 +2,7 @@
 
 A scope reserves the whole plan in the ledger before anything is evaluated, refuses every release that the plan does not
 contain, and at the end charges what was planned but not used as forfeited, so that ledger and plan are always equal.
+The runs of a search are checked against their plans in the same way, but only the search as a whole is in the ledger.
 """
 
 from __future__ import annotations
@@ -9,17 +10,86 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from types import TracebackType
+from typing import Self
 
 from dperm.errors import PlanViolation
 from dperm.privacy.calibration import CalibratedPlan
-from dperm.privacy.events import Composed, Event, Unbounded
+from dperm.privacy.events import Composed, Event, RepeatAndSelect, Unbounded
 from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
 from dperm.privacy.neighbours import Neighbours
 
-__all__ = ["Scope"]
+__all__ = ["InnerScope", "Scope", "SearchScope"]
 
 
-class Scope:
+class InnerScope:
+    """Enforces a calibrated plan, one release at a time; whoever made it answers for the charge.
+
+    Parameters
+    ----------
+    calibrated : CalibratedPlan
+        What will be released, with its noise.
+    neighbours : Neighbours
+        Relation under which the plan's events were computed.
+    binding : bool
+        Whether the books outlive this process or have a cap, and no reason was given why nothing is guaranteed.
+    """
+
+    def __init__(self, calibrated: CalibratedPlan, neighbours: Neighbours, binding: bool) -> None:
+        self.calibrated = calibrated
+        self.neighbours = neighbours
+        self.binding = binding
+        self.records: list[ReleaseRecord] = []
+        self._used: Counter[str] = Counter()
+        # the plan never changes, and a solver may make thousands of releases of one kind: one record serves them all
+        self._planned = {
+            planned.query: (planned.count, ReleaseRecord(planned.query, planned.event(calibrated.scale)))
+            for planned in calibrated.plan.releases
+        }
+        self._lock = threading.Lock()
+        self._settled = False
+
+    def charge(self, query: str, event: Event) -> None:
+        """Take one release of ``query`` out of the plan, before it is evaluated."""
+        with self._lock:
+            if self._settled:
+                raise PlanViolation(f"a release of {query!r} was tried after the fit had been settled.")
+            planned = self._planned.get(query)
+            if planned is None:
+                raise PlanViolation(f"a release of {query!r} was tried that the plan does not contain.")
+            count, record = planned
+            if self._used[query] >= count:
+                raise PlanViolation(f"release {self._used[query] + 1} of {query!r} was tried; {count} are planned.")
+            if record.event != event:
+                raise PlanViolation(f"a release of {query!r} was tried whose cost differs from the plan.")
+            self._used[query] += 1
+            self.records.append(record)
+
+    def settle(self) -> None:
+        """Write down unused planned releases as forfeited; nothing more may be released."""
+        with self._lock:
+            if self._settled:
+                return
+            self._settled = True
+            for planned in self.calibrated.plan.releases:
+                left = planned.count - self._used[planned.query]
+                record = ReleaseRecord(query=planned.query, event=planned.event(self.calibrated.scale), forfeited=True)
+                self.records.extend([record] * left)
+            self._close()
+
+    def _close(self) -> None:
+        """Write the books, once."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Also after an error or Ctrl-C: what was reserved stays spent, and the ledger says what was really released.
+        self.settle()
+
+
+class Scope(InnerScope):
     """Enforces a calibrated plan against a ledger; use it as a context manager.
 
     Parameters
@@ -47,68 +117,70 @@ class Scope:
         fingerprint: str | None = None,
         unbounded: str | None = None,
     ) -> None:
-        self.calibrated = calibrated
+        super().__init__(calibrated, neighbours, _binding(ledger, unbounded))
+        self.ledger = ledger
+        self.unbounded = unbounded
+        self.event: Event = calibrated.event
+        self.reservation = _reserve(self.event, ledger, neighbours, purpose, fingerprint, unbounded)
+
+    def _close(self) -> None:
+        if self.unbounded is not None:
+            self.records.append(_no_guarantee(self.unbounded))
+        self.reservation.settle(self.records)
+
+
+class SearchScope:
+    """Charges a search as one event; use it as a context manager.
+
+    The releases of its runs are checked against their plans and written nowhere: how many runs there were, and what
+    the losing ones released, stays inside.
+    """
+
+    def __init__(
+        self,
+        event: RepeatAndSelect,
+        ledger: Ledger,
+        neighbours: Neighbours,
+        purpose: str,
+        fingerprint: str | None = None,
+        unbounded: str | None = None,
+    ) -> None:
+        self.event: Event = event
         self.ledger = ledger
         self.neighbours = neighbours
         self.unbounded = unbounded
-        event = calibrated.event
-        if unbounded is not None:
-            event = Composed((event, Unbounded(unbounded)))
-        self.reservation: Reservation = ledger.reserve(
-            event, neighbours=neighbours, purpose=purpose, fingerprint=fingerprint
-        )
+        self.reservation = _reserve(event, ledger, neighbours, purpose, fingerprint, unbounded)
         self.records: list[ReleaseRecord] = []
-        self._used: Counter[str] = Counter()
-        # the plan never changes, and a solver may make thousands of releases of one kind: one record serves them all
-        self._planned = {
-            planned.query: (planned.count, ReleaseRecord(planned.query, planned.event(calibrated.scale)))
-            for planned in calibrated.plan.releases
-        }
-        self._lock = threading.Lock()
-        self._settled = False
 
-    @property
-    def binding(self) -> bool:
-        """Whether the books outlive this process or have a cap, and no reason was given why nothing is guaranteed."""
-        return self.unbounded is None and (self.ledger.lasting or self.ledger.cap is not None)
+    def run(self, calibrated: CalibratedPlan) -> InnerScope:
+        """Return the scope of one run."""
+        if self.records:
+            raise PlanViolation("a run of a search was tried after the search had been settled.")
+        return InnerScope(calibrated, self.neighbours, _binding(self.ledger, self.unbounded))
 
-    def charge(self, query: str, event: Event) -> None:
-        """Take one release of ``query`` out of the plan, before it is evaluated."""
-        with self._lock:
-            if self._settled:
-                raise PlanViolation(f"a release of {query!r} was tried after the fit had been settled.")
-            planned = self._planned.get(query)
-            if planned is None:
-                raise PlanViolation(f"a release of {query!r} was tried that the plan does not contain.")
-            count, record = planned
-            if self._used[query] >= count:
-                raise PlanViolation(f"release {self._used[query] + 1} of {query!r} was tried; {count} are planned.")
-            if record.event != event:
-                raise PlanViolation(f"a release of {query!r} was tried whose cost differs from the plan.")
-            self._used[query] += 1
-            self.records.append(record)
-
-    def settle(self) -> None:
-        """Charge unused planned releases as forfeited and write the ledger's second transaction."""
-        with self._lock:
-            if self._settled:
-                return
-            self._settled = True
-            for planned in self.calibrated.plan.releases:
-                left = planned.count - self._used[planned.query]
-                record = ReleaseRecord(query=planned.query, event=planned.event(self.calibrated.scale), forfeited=True)
-                self.records.extend([record] * left)
-            if self.unbounded is not None:
-                self.records.append(
-                    ReleaseRecord(query="no guarantee", event=Unbounded(self.unbounded), forfeited=False)
-                )
-            self.reservation.settle(self.records)
-
-    def __enter__(self) -> Scope:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Also after an error or Ctrl-C: what was reserved stays spent, and the ledger says what was really released.
-        self.settle()
+        self.records = [ReleaseRecord("best of a random number of runs", self.event)]
+        if self.unbounded is not None:
+            self.records.append(_no_guarantee(self.unbounded))
+        self.reservation.settle(self.records)
+
+
+def _binding(ledger: Ledger, unbounded: str | None) -> bool:
+    return unbounded is None and (ledger.lasting or ledger.cap is not None)
+
+
+def _no_guarantee(reason: str) -> ReleaseRecord:
+    return ReleaseRecord(query="no guarantee", event=Unbounded(reason), forfeited=False)
+
+
+def _reserve(
+    event: Event, ledger: Ledger, neighbours: Neighbours, purpose: str, fingerprint: str | None, unbounded: str | None
+) -> Reservation:
+    if unbounded is not None:
+        event = Composed((event, Unbounded(unbounded)))
+    return ledger.reserve(event, neighbours=neighbours, purpose=purpose, fingerprint=fingerprint)

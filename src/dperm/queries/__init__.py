@@ -1,6 +1,7 @@
 """Queries: data -> value, each with its own sensitivity and its proof next to it."""
 
 from dperm.data.query import Query
+from dperm.queries.evaluation import CorrectPredictions, SquaredErrors
 from dperm.queries.gradients import FullGradient, GradientBlock, GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.queries.perturbed import PerturbedMinimum
@@ -22,6 +23,7 @@ __all__ = [
     "QUERIES",
     "AtomScores",
     "ClassCounts",
+    "CorrectPredictions",
     "Curvature",
     "FirstMoment",
     "FullGradient",
@@ -39,6 +41,7 @@ __all__ = [
     "SampledCorrection",
     "SampledGradient",
     "SecondMoment",
+    "SquaredErrors",
     "TargetDeviation",
     "TargetMoment",
     "unpack_symmetric",
@@ -67,5 +70,7 @@ QUERIES: dict[str, type[Query]] = {
         RowLengths,
         MappedSecondMoment,
         MappedGradient,
+        CorrectPredictions,
+        SquaredErrors,
     )
 }

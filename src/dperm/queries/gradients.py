@@ -63,7 +63,8 @@ def clipped_slopes(
         squares = np.zeros(len(slopes))
         for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on where the row stands
             squares += slopes[:, k] * slopes[:, k]
-        lengths = np.sqrt(squares)
+        # rounded up: each of K products and additions may have lost a little
+        lengths = np.sqrt(squares) * (1.0 + (slopes.shape[1] + 8) * 2.0**-52)
         factor = np.minimum(1.0, largest * _DOWN / np.maximum(lengths, 1e-300))
         slopes = slopes * factor[:, None]
     spacing = data.design.grids.spacing(loss.slope_bound, data.design.grids.slope_bits)

@@ -286,16 +286,18 @@ class _State:
         run = (query.weights.d, query.weights.box, query.smoothness, query.penalty, query.unpenalised)
         key = (query.loss, *run, query.rule, query.limit, query.race)
         kept: dict[Any, _State] = data.memory.incremental
-        state = kept.get(key)
+        # taken out while it is changed: whoever interrupts leaves no state in which a person counts twice
+        state = kept.pop(key, None)
         if state is None:
             kept.clear()
-            state = kept[key] = cls(data, query)
-            return state
-        changed = query.weights.changed(state.entries)
-        if data.design.n_features in changed:  # the intercept touches every row
-            state.race.update(np.arange(data.design.d), state._start(data, query))
-        elif changed:
-            state._move(data, query, changed)
+            state = cls(data, query)
+        else:
+            changed = query.weights.changed(state.entries)
+            if data.design.n_features in changed:  # the intercept touches every row
+                state.race.update(np.arange(data.design.d), state._start(data, query))
+            elif changed:
+                state._move(data, query, changed)
+        kept[key] = state
         return state
 
     def _start(self, data: DesignData, query: GreedyScores) -> FloatArray:

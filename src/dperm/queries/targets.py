@@ -33,8 +33,8 @@ class ClassCounts(Query):
     replacement_ratio: ClassVar[float] = math.sqrt(2.0) * _UP
 
     def __post_init__(self) -> None:
-        if self.n_classes < 2:
-            raise InvalidInput(f"n_classes must be 2 or more, not {self.n_classes!r}.")
+        if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int | np.integer) or self.n_classes < 2:
+            raise InvalidInput(f"n_classes must be a whole number of 2 or more, not {self.n_classes!r}.")
 
     def evaluate(self, data: DesignData) -> FloatArray:
         return np.array([float(np.count_nonzero(data.target == k)) for k in range(self.n_classes)])

@@ -82,6 +82,8 @@ class RowLengths(Query):
         return facts.n * self.zero_out_sensitivity(facts)
 
     def size(self, facts: Facts) -> int:
+        if self.rows is not None:
+            self.rows.check(facts.grids)
         return 1
 
 
@@ -112,7 +114,7 @@ class MappedSecondMoment(SecondMoment):
         return self.clip
 
     def _row_weights(self, data: DesignData) -> FloatArray:
-        with np.errstate(divide="ignore"):
+        with np.errstate(all="ignore"):  # a warning would tell about a person
             factors: FloatArray = np.minimum(1.0, self._limit / _norms(data, self._map)) * _DOWN * _DOWN
         return factors
 
@@ -130,6 +132,10 @@ class MappedSecondMoment(SecondMoment):
     def _square_bound(self, facts: Facts) -> float:
         return self._limit * self._limit * _UP
 
+    def size(self, facts: Facts) -> int:
+        self._map.check(facts.grids)
+        return super().size(facts)
+
 
 @dataclass(frozen=True, eq=False)
 class MappedGradient(Query):
@@ -141,8 +147,7 @@ class MappedGradient(Query):
 
     so with ``blindness=1`` how much a row is shortened does not depend on its label. Ordinary clipping
     (``blindness=0``) shortens wrongly predicted rows more than others, which moves the point where the expected sum is
-    zero away from the true weights. ``row_clip`` also weights rows whose mapped length exceeds it by
-    (row_clip / length)^2, as least squares with rows and targets scaled down would.
+    zero away from the true weights.
     """
 
     loss: Loss
@@ -150,7 +155,6 @@ class MappedGradient(Query):
     rows: RowMap
     clip: float
     blindness: float = 0.0
-    row_clip: float | None = None
 
     name: ClassVar[str] = "mapped gradient"
     norm: ClassVar[str] = "l2"
@@ -161,20 +165,13 @@ class MappedGradient(Query):
                 f"the {self.loss.name} loss has unbounded slopes: give it a residual_clip before a private gradient."
             )
         object.__setattr__(self, "clip", _positive(self.clip, "clip"))
-        if self.row_clip is not None:
-            object.__setattr__(self, "row_clip", _positive(self.row_clip, "row_clip"))
         if not 0.0 <= self.blindness <= 1.0:
             raise InvalidInput(f"blindness must be between 0 and 1, not {self.blindness!r}.")
 
     def evaluate(self, data: DesignData) -> FloatArray:
         lengths = _norms(data, self.rows)
-        with np.errstate(divide="ignore"):
-            limit = self.clip * _DOWN / lengths
-        slopes = self._shortened(data, limit)
-        if self.row_clip is not None:
-            with np.errstate(divide="ignore"):
-                factor = np.minimum(1.0, self.row_clip / lengths)
-            slopes = slopes * (factor * factor if slopes.ndim == 1 else (factor * factor)[:, None])
+        with np.errstate(all="ignore"):  # a warning would tell about a person
+            slopes = self._shortened(data, self.clip * _DOWN / lengths)
         grids = data.design.grids
         spacing = grids.spacing(self.loss.slope_bound, grids.slope_bits)
         sums = data.design.sums(toward_zero(slopes, spacing))
@@ -193,7 +190,7 @@ class MappedGradient(Query):
         squares = np.zeros(len(slopes))
         for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on where the row stands
             squares += slopes[:, k] * slopes[:, k]
-        sizes = np.sqrt(squares)
+        sizes = np.sqrt(squares) * (1.0 + (slopes.shape[1] + 8) * 2.0**-52)  # an upper bound, as for mapped rows
         wanted = sizes
         if self.blindness:
             blind = self.loss.largest_slope(slopes, data.target)
@@ -203,11 +200,7 @@ class MappedGradient(Query):
         return out
 
     def _rounding(self, facts: Facts) -> float:
-        grids = facts.grids
-        # twice: the design's grid follows the clip before it was rounded, which may lie above a power of two
-        unit = 2.0 * grids.spacing(facts.value_bound, grids.value_bits)
-        unit *= grids.spacing(self.loss.slope_bound, grids.slope_bits)
-        return self.rows.rounding(facts.n * self.clip * math.sqrt(self.loss.n_outputs), unit)
+        return self.rows.rounding(facts.n * self.clip)
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
         return (self.clip + 2.0 * self._rounding(facts)) * _UP
@@ -217,6 +210,5 @@ class MappedGradient(Query):
 
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)
-        if self.rows.shape[0] != facts.d:
-            raise InvalidInput(f"the map takes rows of {self.rows.shape[0]} columns, the design has {facts.d}.")
+        self.rows.check(facts.grids)
         return self.rows.shape[1] * self.loss.n_outputs

@@ -23,6 +23,7 @@ from dperm.privacy.sampled_noise import SampledGaussianNoise
 from dperm.queries import (
     AtomScores,
     ClassCounts,
+    CorrectPredictions,
     Curvature,
     FirstMoment,
     FullGradient,
@@ -38,6 +39,7 @@ from dperm.queries import (
     SampledCorrection,
     SampledGradient,
     SecondMoment,
+    SquaredErrors,
     TargetDeviation,
     TargetMoment,
 )
@@ -183,11 +185,11 @@ def _maps(rng: Any, facts: Facts) -> list[RowMap]:
 
 def _mapped_gradients(rng: Any, facts: Facts) -> list[Query]:
     return [
-        MappedGradient(loss, weights, rows, clip, blindness, row_clip)
+        MappedGradient(loss, weights, rows, clip, blindness)
         for loss in (*_LOSSES, Multinomial(3))
         for weights in _weights(rng, facts, loss.n_outputs)
         for rows in _maps(rng, facts)
-        for clip, blindness, row_clip in ((1e3, 0.0, None), (0.2, 1.0, None), (0.3, 0.5, 0.4))
+        for clip, blindness in ((1e3, 0.0), (0.2, 1.0), (0.3, 0.5))
     ]
 
 
@@ -221,6 +223,10 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     ],
     MappedSecondMoment.name: _mapped_moments,
     MappedGradient.name: _mapped_gradients,
+    CorrectPredictions.name: lambda rng, facts: [
+        CorrectPredictions(w) for n_outputs in (1, 3) for w in _weights(rng, facts, n_outputs)
+    ],
+    SquaredErrors.name: lambda rng, facts: [SquaredErrors(w) for w in _weights(rng, facts)],
 }
 
 MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {

@@ -215,7 +215,7 @@ def test_parameters_are_stored_as_given():
         "bounds": None,
         "solver": "auto",
         "penalty": "l2",
-        "strength": 1e-3,
+        "strength": None,
         "l1_ratio": 0.5,
         "multi_class": "multinomial",
         "neighbours": "replace-one",

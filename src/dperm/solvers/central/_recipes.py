@@ -99,10 +99,13 @@ class Recipe:
         """Factor that shrinks a result of this energy, given the noise energy in each direction.
 
         Noise alone would have its expected energy, give or take a standard deviation: only what exceeds both counts.
+        Without energy, as where the second moments drown in noise, nothing speaks for the result.
         """
+        if energy <= 0.0:
+            return self.least_kept
         expected = n_outputs * float(parts.sum())
         spread = math.sqrt(2.0 * n_outputs * float((parts * parts).sum()))
-        return min(1.0, max(self.least_kept, 1.0 - (expected + self.caution * spread) / max(energy, 1e-300)))
+        return min(1.0, max(self.least_kept, 1.0 - (expected + self.caution * spread) / energy))
 
 
 _CLASSES = Recipe(

@@ -40,24 +40,28 @@ class Automatic(Solver):
         separable = isinstance(objective.penalty, NoPenalty | L1 | L2 | ElasticNet)
         sparse = separable and SeparablePenalty.of(objective.penalty).l1 > 0.0
         wide = facts.d > _MOST_COLUMNS
-        if loss.n_outputs == 1 and separable and noisy and (sparse or wide):
-            return self._pursuit(facts, mu, neighbours)
-        if wide or not separable or objective.constraint is not None:
+        if not separable or objective.constraint is not None:
+            return GradientDescent()
+        if loss.n_outputs == 1 and noisy and (sparse or wide):
+            return self._pursuit(loss, facts, mu, neighbours)
+        if wide:
             return GradientDescent()
         return self._whitened(loss, facts, mu, neighbours)
 
     @staticmethod
-    def _pursuit(facts: Facts, mu: float, neighbours: Neighbours) -> SparsePursuit:
+    def _pursuit(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> SparsePursuit:
         """As many steps as columns can be told from the largest of d Gumbel noises, about log d in size."""
         wanted = 0.29 * facts.n * mu / (neighbours.records_apart * math.log(max(3, facts.d)))
-        return SparsePursuit(n_steps=min(max(round(wanted), 1), 40), clip=1.5)
+        target = _target_share(loss, facts, mu, neighbours)
+        return SparsePursuit(
+            n_steps=min(max(round(wanted), 1), 40), target_share=max(target, 0.03), deviation_share=0.03, clip=1.5
+        )
 
     def _whitened(self, loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> WhitenedDescent:
         recipe = recipe_for(loss)
         dominance = noise_dominance(loss, facts, mu, neighbours)
-        few = (recipe.rows_for_target * neighbours.records_apart / (facts.n * mu)) ** 2
-        target = min(max(few, recipe.target_shares[0]), recipe.target_shares[1])
-        length = min(max(few / (2.0 if loss.task == "classification" else 4.0), 0.005), 0.04)
+        target = _target_share(loss, facts, mu, neighbours)
+        length = min(max(target / (2.0 if loss.task == "classification" else 4.0), 0.005), 0.04)
         moments = recipe.mixed(recipe.moment_shares, dominance)
         deviation = min(target, 0.05)
         rest = 1.0 - target - length - moments - (deviation if loss.task == "regression" else 0.0)
@@ -81,3 +85,10 @@ class Automatic(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         raise PlanViolation("the automatic rule must be configured with a budget before it can solve.")
+
+
+def _target_share(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
+    """The mean of the target gets more of the budget where few rows make it noisy."""
+    recipe = recipe_for(loss)
+    few = (recipe.rows_for_target * neighbours.records_apart / (facts.n * mu)) ** 2
+    return min(max(few, recipe.target_shares[0]), recipe.target_shares[1])

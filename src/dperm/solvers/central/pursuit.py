@@ -18,6 +18,7 @@ from typing import ClassVar
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.data.weights import SparseWeights
+from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
@@ -63,6 +64,8 @@ class SparsePursuit(Solver):
         whole(self, "n_steps")
         share(self, "selection_share", "target_share", "deviation_share")
         positive(self, "clip", "box")
+        if self.target_share + self.deviation_share > 0.9:
+            raise InvalidInput("the shares leave less than a tenth of the budget for the descent: make them smaller.")
 
     @property
     def _start(self) -> Start:
@@ -71,6 +74,8 @@ class SparsePursuit(Solver):
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
+        if objective.constraint is not None:
+            raise Unsupported("solver 'pursuit' takes no constraint: use solver='gradient' or 'frank-wolfe'.")
         before = self._start.releases(objective.loss, facts)
         rest = 1.0 - sum(release.share for release in before)
         chosen, measured = rest * self.selection_share, rest * (1.0 - self.selection_share)
@@ -97,13 +102,16 @@ class SparsePursuit(Solver):
         choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
         noise = measure.noise_multiplier * holder.neighbours.records_apart * limit / facts.n
-        box = self.box / facts.value_bound
+        heights = (facts.value_bound, facts.intercept_height or facts.value_bound)
+        box = self.box / min(heights)
         # one curvature for all columns: the intercept is at its best constant and seldom worth a step
         query = GreedyScores(
             loss, SparseWeights(facts.d, {}, box), float(smoothness[0]), penalty, objective.unpenalised, "GS-r", limit
         )
         query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
-        entries = {} if constant is None else {facts.d - 1: float(constant) / facts.intercept_height}
+        entries: dict[int, float] = {}
+        if constant is not None:
+            entries[facts.d - 1] = min(max(float(constant), -self.box), self.box) / facts.intercept_height
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
             j = int(holder.release(replace(query, weights=weights), choose))
@@ -113,7 +121,8 @@ class SparsePursuit(Solver):
             length = 1.0 / (float(smoothness[j]) + free.l2)
             weight = entries.get(j, 0.0)
             moved = free.prox_one(weight - length * (gradient + free.l2 * weight), length)
-            entries[j] = min(max(moved, -box), box)
+            most = self.box / heights[j == facts.n_features]
+            entries[j] = min(max(moved, -most), most)
             if entries[j] == 0.0:
                 del entries[j]
             if progress is not None:

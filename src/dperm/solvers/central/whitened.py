@@ -101,13 +101,13 @@ class WhitenedDescent(Solver):
     # ------------------------------------------------------------------------------------------------ plan
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         loss = objective.loss
-        MappedGradient(loss, np.zeros(0), RowMap(np.eye(facts.d), facts.grids), 1.0)  # refuses unbounded slopes
         MetricProx.check(objective)
         if facts.d > _MOST_COLUMNS:
             raise Unsupported(
                 f"this solver releases all second moments, too much for {facts.d} columns (at most {_MOST_COLUMNS}): "
                 "use solver='gradient' or 'greedy'."
             )
+        MappedGradient(loss, np.zeros(0), RowMap(np.ones((facts.d, 1)), facts.grids), 1.0)  # refuses unbounded slopes
         releases = self._start.releases(loss, facts)
         releases.append(PlannedRelease(RowLengths.name, "gaussian", 1, self.length_share))
         ratio = MappedSecondMoment.replacement_ratio
@@ -137,7 +137,7 @@ class WhitenedDescent(Solver):
         clip = min(wanted, longest)
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedGradient.name))
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
-        steps = self._steps(metric, mechanism, holder, recipe)
+        steps = self._steps(metric, mechanism, holder, recipe, loss.n_outputs)
         prox = MetricProx(objective, metric.rows.matrix, start)
         blindness = recipe.blindness * (1.0 - self.dominance)
         n_averaged = max(1, round(0.5 * (1.0 - self.dominance) * self.n_steps))
@@ -160,10 +160,12 @@ class WhitenedDescent(Solver):
             v = v * recipe.kept(parts, loss.n_outputs, energy)
         return Solution(start + metric.rows.matrix @ v, self.n_steps)
 
-    def _steps(self, metric: Metric, mechanism: GaussianNoise, holder: DataHolder, recipe: Recipe) -> FloatArray:
+    def _steps(
+        self, metric: Metric, mechanism: GaussianNoise, holder: DataHolder, recipe: Recipe, n_outputs: int
+    ) -> FloatArray:
         d = metric.rows.shape[0]
         mu = math.sqrt(self.n_steps) / mechanism.noise_multiplier
-        resolution = holder.facts.n * mu / (holder.neighbours.records_apart * d)
+        resolution = holder.facts.n * mu / (holder.neighbours.records_apart * d * math.sqrt(n_outputs))
         time = recipe.total_time(self.dominance, metric.length**2 / d, resolution)
         first = recipe.first_step(self.dominance, time, self.n_steps, self.momentum)
         return first * recipe.decay(self.dominance, self.n_steps)

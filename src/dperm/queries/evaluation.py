@@ -1,0 +1,89 @@
+"""How well released weights predict: the score of a model. Proof: ``evaluation.proof.md``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.holder import DesignData
+from dperm.data.query import Query
+from dperm.errors import InvalidInput
+from dperm.kernels.exact import toward_zero
+from dperm.queries.gradients import predictions
+
+__all__ = ["CorrectPredictions", "SquaredErrors"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Score(Query):
+    """Sum over people of a number between -1/2 and 1/2, larger for a better prediction; an empty record adds 0."""
+
+    weights: FloatArray
+
+    norm: ClassVar[str] = "l2"
+
+    @abstractmethod
+    def each(self, data: DesignData) -> FloatArray:
+        """Every person's part, a function of the own record and the released weights alone."""
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        # 52 bits less those that count the rows: every partial sum is a whole number below 2^53
+        spacing = data.facts.grids.spacing(0.5, max(1, 52 - max(0, (data.facts.n - 1).bit_length())))
+        steps = toward_zero(np.clip(self.each(data), -0.5, 0.5), spacing)
+        return np.array([steps.sum() * spacing])
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return 0.5
+
+    def bound(self, facts: Facts) -> float:
+        return 0.5 * facts.n
+
+    def size(self, facts: Facts) -> int:
+        if np.ndim(self.weights) not in (1, 2) or len(self.weights) != facts.d:
+            raise InvalidInput(f"weights to be scored must have {facts.d} rows, not shape {np.shape(self.weights)}.")
+        if not np.isfinite(self.weights).all():
+            raise InvalidInput("weights to be scored must be finite.")
+        return 1
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectPredictions(_Score):
+    """Number of people whose class is predicted, less half of all; class codes are 0, 1, ..."""
+
+    name: ClassVar[str] = "correct predictions"
+
+    def each(self, data: DesignData) -> FloatArray:
+        scores = predictions(data, self.weights)
+        codes = scores > 0.0 if scores.ndim == 1 else scores.argmax(axis=1)
+        each: FloatArray = (codes == data.target) - 0.5
+        return each
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredErrors(_Score):
+    """Sum over people of 1/2 less the squared error, in units of half the target's range and at most 1.
+
+    Predictions are clipped to the target's range first, as they are when the model is used.
+    """
+
+    name: ClassVar[str] = "squared errors"
+
+    def size(self, facts: Facts) -> int:
+        if np.ndim(self.weights) != 1:
+            raise InvalidInput("squared errors are those of one predicted number: give one weight per column.")
+        return super().size(facts)
+
+    def each(self, data: DesignData) -> FloatArray:
+        facts = data.facts
+        half = max(0.5 * (facts.target_high - facts.target_low), np.finfo(np.float64).tiny)
+        predicted = np.clip(predictions(data, self.weights), facts.target_low, facts.target_high)
+        error = np.minimum(np.abs(predicted - data.target) / half, 1.0)
+        each: FloatArray = 0.5 - error * error
+        return each

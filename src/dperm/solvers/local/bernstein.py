@@ -1,0 +1,123 @@
+"""Iterated Bernstein polynomials of several variables and their global minimum over the cube."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import comb
+
+from dperm.errors import InvalidInput
+from dperm.solvers.local.sketch import FloatArray
+
+__all__ = ["BernsteinPolynomial", "Minimum", "basis", "iterated"]
+
+_MOST_CELLS = 40_000
+
+
+def basis(x: FloatArray, k: int) -> FloatArray:
+    """Return the k + 1 Bernstein polynomials of degree k at every point of ``x``."""
+    v, x = np.arange(k + 1), np.asarray(x, np.float64)[:, None]
+    return comb(k, v) * x**v * (1.0 - x) ** (k - v)
+
+
+def iterated(k: int, order: int) -> FloatArray:
+    """Return W with: the iterated operator's polynomial of values f has coefficients W f in the Bernstein basis.
+
+    I - (I - B)^h = B sum_{j < h} (I - B)^j, and B followed by sampling at the nodes is one matrix.
+    """
+    remainder = np.eye(k + 1) - basis(np.arange(k + 1) / k, k)
+    total, power = np.zeros_like(remainder), np.eye(k + 1)
+    for _ in range(order):
+        total += power
+        power = power @ remainder
+    return total
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """The best point found; nothing in the cube is better by more than ``gap``."""
+
+    point: FloatArray
+    value: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class BernsteinPolynomial:
+    """A polynomial on [0, 1]^p given by its coefficients in the tensor Bernstein basis."""
+
+    coefficients: FloatArray
+
+    @classmethod
+    def of_values(cls, values: FloatArray, order: int = 1) -> BernsteinPolynomial:
+        """Return the iterated Bernstein polynomial of values at the nodes (v_1 / k, ..., v_p / k)."""
+        if order < 1 or min(values.shape) < 2:
+            raise InvalidInput("a Bernstein polynomial needs an order of 1 or more and two nodes in every variable.")
+        coefficients = np.asarray(values, np.float64)
+        for axis, size in enumerate(values.shape):
+            turned = np.tensordot(iterated(size - 1, order), coefficients, axes=(1, axis))
+            coefficients = np.moveaxis(turned, 0, axis)
+        return cls(coefficients)
+
+    @classmethod
+    def through(cls, values: FloatArray) -> BernsteinPolynomial:
+        """Return the polynomial that takes these values at the nodes (v_1 / k, ..., v_p / k)."""
+        coefficients = np.asarray(values, np.float64)
+        for axis, size in enumerate(values.shape):
+            inverse = np.linalg.inv(basis(np.arange(size) / (size - 1), size - 1))
+            coefficients = np.moveaxis(np.tensordot(inverse, coefficients, axes=(1, axis)), 0, axis)
+        return cls(coefficients)
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Return the values at points of shape (m, p)."""
+        total = np.broadcast_to(self.coefficients, (len(points), *self.coefficients.shape))
+        for axis, size in enumerate(self.coefficients.shape):
+            total = np.einsum("ma,ma...->m...", basis(points[:, axis], size - 1), total)
+        return np.asarray(total)
+
+    def derivative(self, axis: int) -> BernsteinPolynomial:
+        """Return the derivative in one variable: its coefficients are k times differences."""
+        k = self.coefficients.shape[axis] - 1
+        return BernsteinPolynomial(k * np.diff(self.coefficients, axis=axis))
+
+    def minimise(self, tolerance: float = 1e-4) -> Minimum:
+        """Find the global minimum over the cube: cells that cannot hold it are dropped, the others cut in three.
+
+        A polynomial lies between its smallest and largest Bernstein coefficient, so that those of its second
+        derivatives bound how far it can fall below its tangent plane in a cell. Stops at a gap of ``tolerance`` or
+        when the cells are too many; the gap that is left is stated.
+        """
+        p = self.coefficients.ndim
+        if p > 3:
+            raise InvalidInput(f"a grid search is for at most 3 variables, not {p}.")
+        slopes = [self.derivative(axis) for axis in range(p)]
+        seconds = [slope.derivative(axis).coefficients for slope in slopes for axis in range(p)]
+        curvature = sum(float(np.abs(c).max(initial=0.0)) for c in seconds)
+        offsets = np.stack(np.meshgrid(*[[-1.0, 0.0, 1.0]] * p, indexing="ij"), axis=-1).reshape(-1, p)
+        centres, half = np.full((1, p), 0.5), 0.5
+        best, point = np.inf, centres[0]
+        while True:
+            values = self(centres)
+            lowest = int(np.argmin(values))
+            if values[lowest] < best:
+                best, point = self._polished(centres[lowest], slopes)
+            fall = half * sum(np.abs(slope(centres)) for slope in slopes) + half**2 * curvature / 2.0
+            kept = centres[values - fall < best]
+            floor = float((values - fall).min())
+            if best - floor <= tolerance or len(kept) * len(offsets) > _MOST_CELLS:
+                return Minimum(point, best, max(0.0, best - floor))
+            half /= 3.0
+            centres = (kept[:, None, :] + 2.0 * half * offsets[None]).reshape(-1, p)
+
+    def _polished(self, start: FloatArray, slopes: list[BernsteinPolynomial]) -> tuple[float, FloatArray]:
+        """Go downhill inside the cube."""
+
+        def objective(x: FloatArray) -> tuple[float, FloatArray]:
+            return float(self(x[None])[0]), np.array([slope(x[None])[0] for slope in slopes])
+
+        found = minimize(objective, start, jac=True, bounds=[(0.0, 1.0)] * len(start), method="L-BFGS-B")
+        end = np.clip(found.x, 0.0, 1.0)
+        before, after = objective(start)[0], objective(end)[0]
+        return (after, end) if after < before else (before, start)

@@ -1,0 +1,172 @@
+"""The algorithms of Wang, Gaboardi and Xu (2018) for smooth losses of few parameters, with exact privacy.
+
+They are kept to compare the published methods on equal terms; the moment sketch needs far fewer people.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dperm.errors import InvalidInput
+from dperm.privacy.lattice import Lattice
+from dperm.privacy.one_bit import OneBit
+from dperm.privacy.public_noise_bit import PublicNoiseBit
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local.bernstein import BernsteinPolynomial, Minimum
+from dperm.solvers.local.sketch import FloatArray
+
+__all__ = [
+    "BernsteinMechanism",
+    "OneBitBernsteinMechanism",
+    "average",
+    "average_of_coordinates",
+    "grid_size",
+    "people_needed",
+]
+
+#: a loss in [0, 1]: takes one parameter vector and one record per row, returns one number per row
+RowLoss = Callable[[FloatArray, Any], FloatArray]
+
+
+def average(values: ArrayLike, bound: float, epsilon: float, source: RandomSource) -> float:
+    """Mean of values in [0, bound], one per person, each with the person's own Laplace noise of scale bound / epsilon.
+
+    Algorithm 1. Every person's noisy value is epsilon-DP (``lattice.proof.md``, with the person's own value as the
+    query) and may be seen by everyone; the mean has variance 2 (bound / epsilon)^2 / n, a little more for the lattice.
+    """
+    checked = np.asarray(values, np.float64)
+    if checked.ndim != 1 or checked.size == 0 or not 0.0 < epsilon < math.inf or not 0.0 < bound < math.inf:
+        raise InvalidInput("an average needs one value per person, and a positive finite bound and epsilon.")
+    inside = np.fmin(np.fmax(checked, 0.0), bound) - bound / 2.0
+    lattice = Lattice.design(bound, 1.0 / epsilon, 1, bound / 2.0, "laplace")
+    # two people at least: a vector, so that every entry goes the same way
+    noisy = lattice.release(np.append(inside, 0.0), source)[:-1]
+    return float(noisy.mean()) + bound / 2.0
+
+
+def average_of_coordinates(values: ArrayLike, bound: float, epsilon: float, source: RandomSource) -> FloatArray:
+    """Mean of vectors in [0, bound]^p, one per person, who reports one bit of one coordinate drawn at random (Lemma 2).
+
+    The number of the coordinate does not depend on the vector; the bit is epsilon-DP (``one_bit.proof.md``).
+    """
+    checked = np.asarray(values, np.float64)
+    if checked.ndim != 2 or checked.size == 0:
+        raise InvalidInput("an average of coordinates needs one vector per person.")
+    n, p = checked.shape
+    bit = OneBit(epsilon)
+    drawn = _cells(n, p, source)
+    reports = bit.report(checked[np.arange(n), drawn], source, 0.0, bound)
+    asked = np.maximum(np.bincount(drawn, minlength=p), 1)
+    return bit.decode(np.bincount(drawn, weights=reports, minlength=p) / asked, 0.0, bound)
+
+
+@dataclass(frozen=True)
+class BernsteinMechanism:
+    """Algorithm 2: everybody reports the loss at every node of a grid, with Laplace noise.
+
+    Guarantee
+    ---------
+    Released, to everyone: (k + 1)^p noisy losses per person, each epsilon / (k + 1)^p-DP, together epsilon-DP for the
+    person against any other record. Assumes one report per person.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon of a person's whole report.
+    n_parameters : int
+        Number p of parameters in [0, 1], at most 3.
+    k : int
+        Nodes are multiples of 1 / k.
+    order : int
+        Order h of the iterated Bernstein operator.
+    """
+
+    epsilon: float
+    n_parameters: int
+    k: int
+    order: int = 2
+
+    def __post_init__(self) -> None:
+        OneBit(self.epsilon)  # one range of epsilon for all of the local model
+        if not 1 <= self.n_parameters <= 3 or self.k < 1 or self.order < 1:
+            raise InvalidInput("a Bernstein mechanism needs 1 to 3 parameters, and k and order of 1 or more.")
+
+    @property
+    def nodes(self) -> FloatArray:
+        """The grid, shape ((k + 1)^p, p)."""
+        axis = np.arange(self.k + 1) / self.k
+        grid = np.meshgrid(*[axis] * self.n_parameters, indexing="ij")
+        return np.stack(grid, axis=-1).reshape(-1, self.n_parameters)
+
+    def values(self, loss: RowLoss, records: Any, source: RandomSource) -> FloatArray:
+        """Return the estimated mean loss at every node."""
+        nodes, n = self.nodes, len(records)
+        share = self.epsilon / len(nodes) * (1.0 - 2.0**-40)  # the shares must not add up to more by rounding
+        return np.array(
+            [average(loss(np.broadcast_to(node, (n, len(node))), records), 1.0, share, source) for node in nodes]
+        )
+
+    def fit(self, loss: RowLoss, records: Any, source: RandomSource) -> Minimum:
+        """Return the minimiser of the polynomial through the estimated mean losses."""
+        shape = (self.k + 1,) * self.n_parameters
+        values = self.values(loss, records, source).reshape(shape)
+        return BernsteinPolynomial.of_values(values, self.order).minimise()
+
+
+@dataclass(frozen=True)
+class OneBitBernsteinMechanism(BernsteinMechanism):
+    """Algorithm 3, repaired: everybody reports one bit about the loss at one node, against public noise.
+
+    Guarantee
+    ---------
+    Released, to everyone: a node and a number, both independent of the record, and one bit per person, epsilon-DP for
+    the person (``public_noise_bit.proof.md``). Assumes one report per person. ``repair="printed"`` is refused.
+    """
+
+    repair: str = "constant"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        PublicNoiseBit(self.epsilon, self.repair)
+
+    def values(self, loss: RowLoss, records: Any, source: RandomSource) -> FloatArray:
+        nodes, n, mechanism = self.nodes, len(records), PublicNoiseBit(self.epsilon, self.repair)
+        drawn = _cells(n, len(nodes), source)
+        y = mechanism.public_noise(n, source)
+        decoded = mechanism.decode(mechanism.report(loss(nodes[drawn], records), y, source), y)
+        asked = np.maximum(np.bincount(drawn, minlength=len(nodes)), 1)
+        return np.bincount(drawn, weights=decoded, minlength=len(nodes)) / asked
+
+
+def people_needed(
+    error: float, n_parameters: int, order: int, epsilon: float, failure: float = 0.05, smoothness: float = 1.0
+) -> float:
+    """Number of people that Theorem 3 asks for, for an excess of ``error``, without the constants it hides.
+
+    >>> f"{people_needed(0.1, 2, 4, 1.0):.1g}"
+    '4e+09'
+    """
+    p, h = n_parameters, order
+    size = math.log(1.0 / failure) * smoothness ** (2.0 * p / h) * p ** (p / h) * 4.0 ** ((h + 1) * p)
+    least = math.log(1.0 / failure) * 4.0 ** (p * (h + 1)) / (epsilon * smoothness) ** 2
+    return max(least, size / epsilon**2 * error ** -(2.0 + 2.0 * p / h))
+
+
+def grid_size(
+    n: int, n_parameters: int, order: int, epsilon: float, failure: float = 0.05, smoothness: float = 1.0
+) -> int:
+    """The k that Theorem 3 sets for ``n`` people, without the constant it hides; at least 1."""
+    p, h = n_parameters, order
+    base = smoothness * math.sqrt(p * n) * epsilon / (2.0 ** ((h + 1) * p) * math.sqrt(math.log(1.0 / failure)))
+    return max(1, round(base ** (1.0 / (h + p))))
+
+
+def _cells(n: int, size: int, source: RandomSource) -> Any:
+    """Draw one of ``size`` cells for everybody; which one tells nothing about them."""
+    return ((source.words(n) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).astype(np.int64)

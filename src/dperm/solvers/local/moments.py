@@ -1,0 +1,111 @@
+"""Moments: monomials of a record in the unit ball, which carry a polynomial loss of a linear model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import InvalidInput
+from dperm.solvers.local.sketch import FloatArray, Sketch
+
+__all__ = ["Moments"]
+
+
+@dataclass(frozen=True)
+class Moments(Sketch):
+    """Monomials a^m of a record a.
+
+    The person scales the first ``ball`` entries down to the unit ball and clips every entry to its reach. Privacy does
+    not rest on this, only on the bit's own clip; it defines what is estimated.
+
+    Parameters
+    ----------
+    exponents : tuple of tuples of int
+        The exponents m of every statistic.
+    shares : tuple of float
+        How often every statistic is drawn, relative to the others.
+    ball : int
+        Number of leading entries that share the unit ball.
+    reach : tuple of float, optional
+        Bound on the magnitude of every entry, at most 1; 1 if not given. Smaller ones narrow the ranges.
+    """
+
+    exponents: tuple[tuple[int, ...], ...]
+    shares: tuple[float, ...]
+    ball: int
+    reach: tuple[float, ...] | None = None
+
+    kind: ClassVar[str] = "moments"
+
+    def __post_init__(self) -> None:
+        lengths = {len(m) for m in self.exponents}
+        whole = all(isinstance(e, int) and e >= 0 for m in self.exponents for e in m)
+        if len(lengths) != 1 or not whole or any(sum(m) == 0 for m in self.exponents):
+            raise InvalidInput("exponents must be whole numbers >= 0, as many for every statistic and not all 0.")
+        if len(self.shares) != len(self.exponents):
+            raise InvalidInput(f"there are {len(self.shares)} shares for {len(self.exponents)} statistics.")
+        if not 0 <= self.ball <= lengths.pop():
+            raise InvalidInput("ball must not exceed the length of a record.")
+        if self._reach.shape != (self.n_columns,) or not ((self._reach > 0.0) & (self._reach <= 1.0)).all():
+            raise InvalidInput("reach must hold one number above 0 and at most 1 for every entry of a record.")
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.exponents[0])
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.ones(len(self.exponents), np.int64)
+
+    @property
+    def weights(self) -> FloatArray:
+        return np.asarray(self.shares, np.float64)
+
+    @cached_property
+    def high(self) -> FloatArray:  # type: ignore[override]
+        m = np.asarray(self.exponents, np.float64)
+        inside = m.copy()
+        inside[:, self.ball :] = 0.0
+        # the largest value of a monomial on the ball is taken at a_i^2 = m_i / |m|
+        part = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0)
+        on_ball = np.prod(np.where(inside > 0.0, part, 1.0) ** (inside / 2.0), axis=1)
+        on_ball *= np.prod(self._reach[self.ball :] ** m[:, self.ball :], axis=1)
+        return np.minimum(on_ball, np.prod(self._reach**m, axis=1))
+
+    @cached_property
+    def _reach(self) -> FloatArray:
+        return np.ones(self.n_columns) if self.reach is None else np.asarray(self.reach, np.float64)
+
+    @cached_property
+    def low(self) -> FloatArray:  # type: ignore[override]
+        even = (np.asarray(self.exponents) % 2 == 0).all(axis=1)
+        return np.where(even, 0.0, -self.high)
+
+    @cached_property
+    def _factors(self) -> NDArray[np.int64]:
+        """The columns whose product is each monomial, filled up with a column of ones."""
+        degree = max(sum(m) for m in self.exponents)
+        table = np.full((len(self.exponents), degree), self.n_columns, np.int64)
+        for row, m in zip(table, self.exponents, strict=True):
+            row[: sum(m)] = np.repeat(np.arange(self.n_columns), m)
+        return table
+
+    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
+        inside = np.ones((len(records), self.n_columns + 1))
+        ball = records[:, : self.ball]
+        # longest entry first: the square of a huge one would overflow
+        longest = np.maximum(np.abs(ball).max(axis=1, initial=0.0, keepdims=True), 1.0)
+        length = longest * np.sqrt(((ball / longest) ** 2).sum(axis=1, keepdims=True))
+        inside[:, : self.ball] = ball / np.maximum(length, 1.0)
+        inside[:, self.ball : -1] = records[:, self.ball :]
+        np.clip(inside[:, :-1], -self._reach, self._reach, out=inside[:, :-1])
+        rows = np.arange(len(records))
+        factors = self._factors[index]
+        values = inside[rows, factors[:, 0]]
+        for column in factors.T[1:]:
+            values *= inside[rows, column]
+        return values

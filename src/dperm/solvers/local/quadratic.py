@@ -1,0 +1,139 @@
+"""A quadratic objective known up to noise of known size: its minimiser, shrunk by that noise, and its intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dperm.solvers.local.sketch import FloatArray
+
+__all__ = ["Estimate", "NoisyQuadratic"]
+
+#: an interval needs every curvature to stand out of its noise by this factor: the delta method is linear in the noise
+_CLEAR = 4.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Weights estimated from counts.
+
+    Attributes
+    ----------
+    weights : ndarray
+        The minimiser in the ball, shrunk by the known noise.
+    unshrunk : ndarray
+        The minimiser of the plain estimates.
+    covariance : ndarray or None
+        Covariance of ``unshrunk``, or None with ``reason``.
+    kept : float
+        Share of the minimiser that the shrinkage left, from 0 to 1.
+    """
+
+    weights: FloatArray
+    unshrunk: FloatArray
+    covariance: FloatArray | None
+    reason: str | None
+    kept: float
+
+
+@dataclass(frozen=True)
+class NoisyQuadratic:
+    """w.H w / 2 - g.w with unbiased, independent estimates of the entries of H (on and above the diagonal) and g.
+
+    ``hessian_variance`` and ``slope_variance`` hold their variances, 0 for what is public. See ``quadratic.proof.md``.
+    """
+
+    hessian: FloatArray
+    slope: FloatArray
+    hessian_variance: FloatArray
+    slope_variance: FloatArray
+
+    @property
+    def dimension(self) -> int:
+        """Number of weights."""
+        return len(self.slope)
+
+    def gradient_covariance(self, weights: FloatArray) -> FloatArray:
+        """Covariance of the gradient H w - g at fixed weights."""
+        # H_ij moves the gradient's entry i by w_j and its entry j by w_i
+        covariance = self.hessian_variance * np.outer(weights, weights)
+        np.fill_diagonal(covariance, self.hessian_variance @ weights**2 + self.slope_variance)
+        return covariance
+
+    def shrunk_hessian(self) -> NoisyQuadratic:
+        """Return the quadratic with a steadier H.
+
+        The entries off the diagonal are shrunk to 0 and those on it to their mean, each by the share of their
+        scatter that noise explains (Ledoit and Wolf 2004, with known noise); public entries stay.
+        """
+        hessian, variance = self.hessian.copy(), self.hessian_variance.copy()
+        off = ~np.eye(self.dimension, dtype=bool)
+        kept = _kept(float((hessian[off] ** 2).sum()), float(variance[off].sum()))
+        known = variance == 0.0
+        hessian[off & ~known] *= kept
+        variance[off] *= kept**2
+        diagonal = np.diag(hessian).copy()
+        private = ~np.diag(known)
+        n_private = int(private.sum())
+        if n_private > 1:
+            values, noise = diagonal[private], np.diag(variance)[private]
+            centre = float(values.mean())
+            kept = _kept(float(((values - centre) ** 2).sum()), float(noise.sum()) * (1.0 - 1.0 / n_private))
+            diagonal[private] = centre + kept * (values - centre)
+            np.fill_diagonal(hessian, diagonal)
+            spread = np.diag(variance).copy()
+            spread[private] = kept**2 * noise + (1.0 - kept) ** 2 * noise.mean() / n_private
+            np.fill_diagonal(variance, spread)
+        return NoisyQuadratic(hessian, self.slope, variance, self.slope_variance)
+
+    def minimise(self, radius: float) -> Estimate:
+        """Estimate the minimiser over the ball of this radius."""
+        steady = self.shrunk_hessian()
+        values, axes = np.linalg.eigh(steady.hessian)
+        # a curvature below its noise is not told from 0: it is raised to the noise, the projection on what may be true
+        values = np.maximum(values, max(math.sqrt(float(steady.hessian_variance.mean())), 1e-12))
+        along = axes.T @ self.slope
+        plain = axes @ (along / values)
+        noise = np.diag(axes.T @ steady.gradient_covariance(_into_ball(plain, radius)) @ axes)
+        kept = _kept(float((along**2 / values).sum()), float((noise / values).sum()))
+        unshrunk, covariance, reason = self._unshrunk(radius)
+        return Estimate(
+            _into_ball(kept * _in_ball(values, axes, along, radius), radius), unshrunk, covariance, reason, kept
+        )
+
+    def _unshrunk(self, radius: float) -> tuple[FloatArray, FloatArray | None, str | None]:
+        noise = math.sqrt(float(self.hessian_variance.sum(axis=1).max()))
+        values, axes = np.linalg.eigh(self.hessian)
+        weights = axes @ (axes.T @ self.slope / np.where(values == 0.0, np.inf, values))
+        if values[0] <= _CLEAR * noise:
+            return weights, None, "the smallest curvature does not stand out of its noise: more people are needed"
+        if np.linalg.norm(weights) >= radius:
+            return weights, None, "the minimiser lies outside the ball of weights: a larger radius is needed"
+        inverse = (axes / values) @ axes.T
+        return weights, inverse @ self.gradient_covariance(weights) @ inverse, None
+
+
+def _kept(total: float, noise: float) -> float:
+    """Share of a sum of squares that is not noise."""
+    return max(0.0, 1.0 - noise / total) if total > 0.0 else 0.0
+
+
+def _into_ball(weights: FloatArray, radius: float) -> FloatArray:
+    return weights * min(1.0, radius / max(float(np.linalg.norm(weights)), 1e-300))
+
+
+def _in_ball(values: FloatArray, axes: FloatArray, along: FloatArray, radius: float) -> FloatArray:
+    """Minimise over the ball, H given by its eigenvalues (above 0) and axes: a multiplier found by bisection."""
+
+    def at(multiplier: float) -> FloatArray:
+        return along / (values + multiplier)
+
+    low, high = 0.0, float(np.linalg.norm(along)) / radius
+    if np.linalg.norm(at(0.0)) > radius:
+        for _ in range(100):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if np.linalg.norm(at(middle)) > radius else (low, middle)
+        return axes @ at(high)
+    return axes @ at(0.0)

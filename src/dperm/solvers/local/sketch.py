@@ -1,0 +1,111 @@
+"""Sketch: which bounded statistics of a record people are asked for, and how often each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import InvalidData, InvalidInput
+
+__all__ = ["SKETCHES", "FloatArray", "Sketch", "nested_tuple"]
+
+FloatArray = NDArray[np.float64]
+
+#: every kind of sketch by its name in a schema
+SKETCHES: dict[str, type[Sketch]] = {}
+
+
+@dataclass(frozen=True)
+class Sketch(ABC):
+    """Statistics numbered 0, 1, ...; each has a public range and maps a record to a number in it.
+
+    Statistics come in groups of one common probability: a group is drawn with ``weights``, one of its ``sizes``
+    statistics evenly. All fields are public and are what a schema stores.
+    """
+
+    #: the sketch's name in a schema
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        SKETCHES[cls.kind] = cls
+
+    @property
+    @abstractmethod
+    def n_columns(self) -> int:
+        """Length of a record."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of statistics of every group."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> FloatArray:
+        """How often every group is drawn, relative to the others."""
+
+    @property
+    @abstractmethod
+    def low(self) -> FloatArray:
+        """Lower end of every statistic's range."""
+
+    @property
+    @abstractmethod
+    def high(self) -> FloatArray:
+        """Upper end of every statistic's range."""
+
+    @abstractmethod
+    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
+        """Return everybody's value of the statistic they drew; private. A report clips it to the range."""
+
+    @property
+    def size(self) -> int:
+        """Number of statistics."""
+        return int(self.sizes.sum())
+
+    def records(self, given: Any) -> NDArray[Any]:
+        """Check the shape of records, one row per person; they are turned into doubles a part at a time."""
+        records = np.asarray(given)
+        if records.ndim != 2 or records.shape[1] != self.n_columns:
+            raise InvalidData(f"records must be an array with {self.n_columns} columns, one row per person.")
+        if records.dtype.kind not in "biuf":
+            raise InvalidData("records must hold numbers only.")
+        return records
+
+    def values(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+        """Return what people report on: NaN, which counts as the lower end, for a record that is not finite."""
+        records = np.asarray(records, np.float64)
+        with np.errstate(all="ignore"):
+            values = self.evaluate(records, index)
+        return np.where(np.isfinite(records).all(axis=1), values, np.nan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {"kind": self.kind, **{field.name: getattr(self, field.name) for field in fields(self)}}
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Sketch:
+        """Inverse of :meth:`to_dict`."""
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if kind not in SKETCHES:
+            raise InvalidInput(f"a sketch must be one of {', '.join(sorted(SKETCHES))}, not {kind!r}.")
+        values = {key: nested_tuple(value) for key, value in data.items() if key != "kind"}
+        try:
+            return SKETCHES[kind](**values)
+        except TypeError:
+            raise InvalidInput(f"the description of a {kind} sketch has wrong or missing parts.") from None
+
+
+def nested_tuple(value: Any) -> Any:
+    """Return lists as tuples, at every depth, so that equal sketches are equal."""
+    return (
+        tuple(nested_tuple(inner) for inner in value)
+        if isinstance(value, Sequence) and not isinstance(value, str)
+        else value
+    )

@@ -1,0 +1,235 @@
+"""Task: the public description of a collection, what people send, and the counts that are all a collector needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dperm.errors import InvalidInput
+from dperm.privacy.one_bit import LATTICE, OneBit, uniform32
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local.sketch import FloatArray, Sketch
+
+__all__ = ["Counts", "Reports", "Task"]
+
+FORMAT = "dperm local task 1"
+
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What people sent: the number of a statistic, drawn without looking at the record, and one bit."""
+
+    index: NDArray[np.int64]
+    bit: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many people answered each statistic, and how many of them with 1; sufficient for every estimate.
+
+    ``a + b`` merges what two collectors counted for the same task.
+    """
+
+    task: str
+    n: NDArray[np.int64] = field(repr=False)
+    ones: NDArray[np.int64] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.n.shape != self.ones.shape or (self.ones < 0).any() or (self.ones > self.n).any():
+            raise InvalidInput("counts must hold, for every statistic, at most as many ones as reports.")
+
+    def __add__(self, other: Counts) -> Counts:
+        if not isinstance(other, Counts):
+            return NotImplemented
+        if self.task != other.task:
+            raise InvalidInput("counts of two different tasks cannot be merged.")
+        return Counts(self.task, self.n + other.n, self.ones + other.ones)
+
+    @property
+    def n_people(self) -> int:
+        """Number of reports."""
+        return int(self.n.sum())
+
+
+@dataclass(frozen=True)
+class Task:
+    """A collection: which statistics, how often, and the epsilon of the one report that a person sends.
+
+    Guarantee
+    ---------
+    Released, to everyone: the number of a statistic and one bit per person. The number does not depend on the record;
+    the bit is epsilon-DP for the person (``one_bit.proof.md``), whatever the sketch computes. Assumes that a person
+    reports once per task.
+
+    Parameters
+    ----------
+    name : str
+        What the collection is called.
+    epsilon : float
+        Epsilon of a report, between 0.001 and 16.
+    sketch : Sketch
+        The statistics.
+    version : int
+        Grows when anything else changes.
+    """
+
+    name: str
+    epsilon: float
+    sketch: Sketch
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", self.bit.epsilon)
+        weights = self.sketch.weights
+        if not (np.isfinite(weights).all() and (weights > 0.0).all()):
+            raise InvalidInput("every statistic must be drawn with a positive, finite share.")
+
+    @cached_property
+    def bit(self) -> OneBit:
+        """The mechanism of every report."""
+        return OneBit(self.epsilon)
+
+    @cached_property
+    def thresholds(self) -> NDArray[np.int64]:
+        """Upper ends, of 2^32, of the words that draw each group of statistics."""
+        ends = np.cumsum(self.sketch.weights)
+        whole = np.floor(ends / ends[-1] * LATTICE).astype(np.int64)
+        whole[-1] = LATTICE
+        if (np.diff(whole, prepend=0) < 1).any():
+            raise InvalidInput("a statistic is drawn too rarely: less than once in 2^32 reports.")
+        return whole
+
+    def draw(self, n: int, source: RandomSource) -> NDArray[np.int64]:
+        """Draw the statistics that ``n`` people report on, without their records."""
+        group = np.searchsorted(self.thresholds, uniform32(n, source), side="right")
+        sizes = self.sketch.sizes
+        starts = np.cumsum(sizes) - sizes
+        inside = uniform32(n, source).astype(np.uint64) * sizes[group].astype(np.uint64) >> np.uint64(32)
+        return starts[group] + inside.astype(np.int64)
+
+    def reports(self, records: ArrayLike, source: RandomSource, index: ArrayLike | None = None) -> Reports:
+        """Return everybody's report.
+
+        Parameters
+        ----------
+        records : array_like of shape (n, n_columns)
+            One private record per person.
+        source : RandomSource
+            Where the randomness comes from.
+        index : array_like of shape (n,), optional
+            The statistics drawn beforehand; must not depend on the records.
+        """
+        checked = self.sketch.records(records)
+        drawn = self.draw(len(checked), source) if index is None else self._valid(index)
+        bits = np.empty(len(checked), np.bool_)
+        for start in range(0, len(checked), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            asked = drawn[part]
+            values = self.sketch.values(checked[part], asked)
+            bits[part] = self.bit.report(values, source, self.sketch.low[asked], self.sketch.high[asked])
+        return Reports(drawn, bits)
+
+    def count(self, reports: Reports) -> Counts:
+        """Count reports per statistic and bit."""
+        index, bit = self._valid(reports.index), np.asarray(reports.bit)
+        if bit.shape != index.shape or bit.dtype != np.bool_:
+            raise InvalidInput("a report needs one bit for its statistic.")
+        size = self.sketch.size
+        return Counts(self.digest, np.bincount(index, minlength=size), np.bincount(index[bit], minlength=size))
+
+    def collect(self, records: ArrayLike, source: RandomSource) -> Counts:
+        """Let everybody report and count: a whole collection in one call."""
+        checked, total = self.sketch.records(records), self.no_counts()
+        for start in range(0, len(checked), _CHUNK):
+            total += self.count(self.reports(checked[start : start + _CHUNK], source))
+        return total
+
+    def no_counts(self) -> Counts:
+        """Counts before anybody reported."""
+        return Counts(self.digest, np.zeros(self.sketch.size, np.int64), np.zeros(self.sketch.size, np.int64))
+
+    def means(self, counts: Counts) -> tuple[FloatArray, FloatArray]:
+        """Return the unbiased mean of every statistic and its variance; the middle and infinity where nobody answered.
+
+        The variance is that of a mean over people drawn at random, estimated with one report added to either bit.
+        """
+        if counts.task != self.digest:
+            raise InvalidInput("these counts belong to another task or to another version of it.")
+        low, high = self.sketch.low, self.sketch.high
+        answered = counts.n > 0
+        fraction = np.where(answered, counts.ones / np.maximum(counts.n, 1), 0.5)
+        smooth = (counts.ones + 1.0) / (counts.n + 2.0)
+        spread = smooth * (1.0 - smooth) / np.maximum(counts.n, 1)
+        variance = np.where(answered, ((high - low) * self.bit.gain) ** 2 * spread, np.inf)
+        return self.bit.decode(fraction, low, high), variance
+
+    @cached_property
+    def probabilities(self) -> FloatArray:
+        """Probability with which every statistic is drawn."""
+        sizes = self.sketch.sizes
+        return np.repeat(np.diff(self.thresholds, prepend=0) / LATTICE / sizes, sizes)
+
+    def scaled_sums(self, counts: Counts) -> tuple[FloatArray, FloatArray]:
+        """Return the unbiased mean of every statistic with a range of -c to c, and a bound on its variance.
+
+        Decoded bits are divided by the expected number of people who drew the statistic, not by the number who did
+        (Horvitz and Thompson 1952): unbiased also where hardly anybody or nobody answered.
+        """
+        if counts.task != self.digest:
+            raise InvalidInput("these counts belong to another task or to another version of it.")
+        if not np.array_equal(self.sketch.low, -self.sketch.high):
+            raise InvalidInput("scaled sums need statistics whose ranges are symmetric.")
+        expected = np.maximum(counts.n_people, 1) * self.probabilities
+        unit = self.bit.gain * self.sketch.high
+        return unit * (2.0 * counts.ones - counts.n) / expected, unit**2 / expected
+
+    def _valid(self, index: ArrayLike) -> NDArray[np.int64]:
+        given = np.asarray(index)
+        if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
+            raise InvalidInput("the numbers of statistics must be whole numbers, one per report.")
+        if given.size and (given.min() < 0 or given.max() >= self.sketch.size):
+            raise InvalidInput(f"a report names a statistic outside 0 to {self.sketch.size - 1}.")
+        return given.astype(np.int64)
+
+    # ---------------------------------------------------------------------------------- the schema
+    def schema(self) -> dict[str, Any]:
+        """Return the task as plain data for JSON, the numbers of the lattice included: no client recomputes them."""
+        return {
+            "format": FORMAT,
+            "task": self.name,
+            "version": self.version,
+            "epsilon": self.epsilon,
+            "floor": self.bit.floor,
+            "thresholds": self.thresholds.tolist(),
+            "sketch": self.sketch.to_dict(),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the schema; names the task in counts and reports."""
+        text = json.dumps(self.schema(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @classmethod
+    def from_schema(cls, schema: dict[str, Any]) -> Task:
+        """Inverse of :meth:`schema`; refuses one whose numbers are not those of its epsilon and sketch."""
+        if not isinstance(schema, dict) or schema.get("format") != FORMAT:
+            raise InvalidInput("this is not the schema of a local task of a version that dperm can read.")
+        try:
+            task = cls(schema["task"], schema["epsilon"], Sketch.from_dict(schema["sketch"]), schema["version"])
+            same = task.bit.floor == schema["floor"] and task.thresholds.tolist() == list(schema["thresholds"])
+        except (KeyError, TypeError):
+            raise InvalidInput(
+                "this schema of a local task is damaged: a part is missing or not of its kind."
+            ) from None
+        if not same:
+            raise InvalidInput("this schema's floor or thresholds do not belong to its epsilon and sketch.")
+        return task

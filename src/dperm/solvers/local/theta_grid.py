@@ -1,0 +1,151 @@
+"""Theta-grid: everybody's loss at one of a few public weight vectors, for any smooth loss of few weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import InvalidInput
+from dperm.solvers.local.bernstein import BernsteinPolynomial, Minimum
+from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.solvers.local.task import Counts, Task
+
+__all__ = ["ThetaGrid", "ThetaGridTask"]
+
+#: losses of a margin: convex and falling, so that the ends of their range are at the ends of the margin's
+_MARGIN_LOSSES: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "logistic": lambda margin: np.logaddexp(0.0, -margin),
+    "smoothed-hinge": lambda margin: np.where(
+        margin >= 1.0, 0.0, np.where(margin <= 0.0, 0.5 - margin, 0.5 * (1.0 - margin) ** 2)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ThetaGrid(Sketch):
+    """The loss of a record a, scaled down to the unit ball, at public weights: l(<w, a>).
+
+    Parameters
+    ----------
+    nodes : tuple of tuples of float
+        The weight vectors, none of them zero.
+    loss : {"logistic", "smoothed-hinge"}
+        A loss of the margin <w, a>, where a is the label (-1 or 1) times the features.
+    """
+
+    nodes: tuple[tuple[float, ...], ...]
+    loss: str = "logistic"
+
+    kind: ClassVar[str] = "theta-grid"
+
+    def __post_init__(self) -> None:
+        if self.loss not in _MARGIN_LOSSES:
+            raise InvalidInput(f"loss must be one of {', '.join(_MARGIN_LOSSES)}, not {self.loss!r}.")
+        if len({len(node) for node in self.nodes}) != 1:
+            raise InvalidInput("nodes must be weight vectors of one length.")
+        if not np.isfinite(self._nodes).all() or not np.any(self._nodes, axis=1).all():
+            raise InvalidInput("nodes must be finite and not zero: at zero everybody's loss is the same.")
+
+    @cached_property
+    def _nodes(self) -> FloatArray:
+        return np.asarray(self.nodes, np.float64)
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.nodes[0])
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.ones(len(self.nodes), np.int64)
+
+    @property
+    def weights(self) -> FloatArray:
+        return np.ones(len(self.nodes))
+
+    @cached_property
+    def low(self) -> FloatArray:  # type: ignore[override]
+        return _MARGIN_LOSSES[self.loss](np.linalg.norm(self._nodes, axis=1))
+
+    @cached_property
+    def high(self) -> FloatArray:  # type: ignore[override]
+        return _MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
+
+    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
+        length = np.maximum(np.linalg.norm(records, axis=1), 1.0)
+        return _MARGIN_LOSSES[self.loss](np.einsum("ij,ij->i", records, self._nodes[index]) / length)
+
+
+@dataclass(frozen=True)
+class ThetaGridTask:
+    """A collection for any smooth loss of a margin, of one to three weights in the box [-bound, bound]^p.
+
+    The mean loss is estimated at the tensor grid of Chebyshev points, fitted by a polynomial of total degree ``degree``
+    by least squares weighted with the known noise, and minimised over the box.
+
+    Parameters
+    ----------
+    loss : str
+        A loss of :class:`ThetaGrid`.
+    epsilon : float
+        Epsilon of a report.
+    n_parameters : int
+        Number of weights, at most 3.
+    bound : float
+        Bound on every weight's magnitude.
+    degree : int
+        Total degree of the polynomial.
+    """
+
+    loss: str
+    epsilon: float
+    n_parameters: int
+    bound: float
+    degree: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_parameters <= 3 or not 1 <= self.degree <= 8 or not 0.0 < self.bound < np.inf:
+            raise InvalidInput("a theta-grid needs 1 to 3 weights, a degree of 1 to 8 and a positive finite bound.")
+
+    @cached_property
+    def _grid(self) -> FloatArray:
+        """All nodes in units of the bound, the centre included."""
+        axis = -np.cos(np.pi * np.arange(self.degree + 1) / self.degree)
+        axis[np.abs(axis) < 1e-12] = 0.0
+        grid = np.meshgrid(*[axis] * self.n_parameters, indexing="ij")
+        return np.stack(grid, axis=-1).reshape(-1, self.n_parameters)
+
+    @cached_property
+    def task(self) -> Task:
+        """What people are asked; nobody is asked at weights 0, where the loss is public."""
+        asked = self._grid[np.any(self._grid != 0.0, axis=1)] * self.bound
+        return Task("theta-grid", self.epsilon, ThetaGrid(tuple(tuple(node) for node in asked.tolist()), self.loss))
+
+    def polynomial(self, counts: Counts) -> BernsteinPolynomial:
+        """Return the mean loss as far as the counts tell, on the box mapped to [0, 1]^p."""
+        means, variances = self.task.means(counts)
+        powers = np.array(
+            [m for m in product(range(self.degree + 1), repeat=self.n_parameters) if 0 < sum(m) <= self.degree]
+        )
+
+        def monomials(points: FloatArray) -> FloatArray:
+            return np.prod(points[:, None, :] ** powers[None], axis=2)
+
+        at_zero = float(_MARGIN_LOSSES[self.loss](np.zeros(1))[0])
+        weights = 1.0 / np.sqrt(np.minimum(variances, 1e12))
+        design = monomials(self._grid[np.any(self._grid != 0.0, axis=1)])
+        fitted = np.linalg.lstsq(design * weights[:, None], (means - at_zero) * weights, rcond=None)[0]
+        axis = np.arange(self.degree + 1) / self.degree
+        even = np.stack(np.meshgrid(*[axis] * self.n_parameters, indexing="ij"), axis=-1)
+        values = at_zero + monomials(2.0 * even.reshape(-1, self.n_parameters) - 1.0) @ fitted
+        return BernsteinPolynomial.through(values.reshape(even.shape[:-1]))
+
+    def estimate(self, counts: Counts) -> tuple[FloatArray, Minimum]:
+        """Return the weights that minimise the estimated mean loss, and the minimum with its gap."""
+        found = self.polynomial(counts).minimise()
+        return self.bound * (2.0 * found.point - 1.0), found

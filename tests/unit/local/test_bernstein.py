@@ -1,0 +1,78 @@
+"""Bernstein polynomials: the operator, its iterates, global minima with a certificate."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+
+from dperm.errors import InvalidInput
+from dperm.solvers.local.bernstein import BernsteinPolynomial, basis, iterated
+
+
+def nodes(k, p):
+    axis = np.arange(k + 1) / k
+    return np.stack(np.meshgrid(*[axis] * p, indexing="ij"), axis=-1)
+
+
+def test_the_basis_sums_to_one_and_is_positive():
+    values = basis(np.linspace(0, 1, 50), 7)
+    assert values.sum(axis=1) == pytest.approx(np.ones(50))
+    assert values.min() >= 0.0
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_the_iterated_operator_by_its_binomial_sum(order):
+    """sum_i C(h, i) (-1)^(i-1) B^i, applied to values at the nodes."""
+    k, x = 5, np.linspace(0, 1, 11)
+    f = np.sin(3 * np.arange(k + 1) / k)
+    matrix = basis(np.arange(k + 1) / k, k)
+    direct = sum(
+        comb(order, i) * (-1) ** (i - 1) * basis(x, k) @ np.linalg.matrix_power(matrix, i - 1) @ f
+        for i in range(1, order + 1)
+    )
+    assert basis(x, k) @ iterated(k, order) @ f == pytest.approx(direct)
+
+
+def test_higher_orders_approximate_better():
+    points = np.random.default_rng(0).random((500, 2))
+    errors = []
+    for order in (1, 2, 4):
+        values = np.exp(-nodes(8, 2).sum(axis=-1))
+        errors.append(np.abs(BernsteinPolynomial.of_values(values, order)(points) - np.exp(-points.sum(axis=1))).max())
+    assert errors[0] > 5 * errors[1] > 10 * errors[2]
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_the_minimum_is_global_within_its_gap(p):
+    rng = np.random.default_rng(p)
+    for _ in range(5):
+        polynomial = BernsteinPolynomial(rng.normal(size=(5,) * p))
+        found = polynomial.minimise(1e-3)
+        assert (found.point >= 0.0).all()
+        assert (found.point <= 1.0).all()
+        assert polynomial(found.point[None])[0] == pytest.approx(found.value)
+        others = np.concatenate([rng.random((20_000, p)), rng.integers(0, 2, (50, p)).astype(float)])
+        assert polynomial(others).min() >= found.value - found.gap - 1e-12
+        assert found.gap < 0.3
+
+
+def test_derivatives():
+    rng = np.random.default_rng(9)
+    polynomial, x = BernsteinPolynomial(rng.normal(size=(4, 6))), rng.random((50, 2))
+    for axis in (0, 1):
+        step = np.eye(2)[axis] * 1e-5
+        slope = (polynomial(x + step) - polynomial(x - step)) / 2e-5
+        assert polynomial.derivative(axis)(x) == pytest.approx(slope, abs=1e-5)
+
+
+def test_a_constant_has_its_minimum_everywhere():
+    assert BernsteinPolynomial(np.ones((2, 2))).minimise().gap == pytest.approx(0.0)
+
+
+def test_bad_input():
+    with pytest.raises(InvalidInput, match="order"):
+        BernsteinPolynomial.of_values(np.ones(3), 0)
+    with pytest.raises(InvalidInput, match="3 variables"):
+        BernsteinPolynomial(np.ones((2, 2, 2, 2))).minimise()

@@ -1,0 +1,91 @@
+"""Noisy quadratics: minimisers, shrinkage, covariance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dperm.solvers.local.quadratic import NoisyQuadratic
+
+
+def symmetric(rng, scale, d):
+    upper = np.triu(rng.normal(size=(d, d))) * scale
+    return upper + np.triu(upper, 1).T
+
+
+def exact(hessian, slope):
+    return NoisyQuadratic(hessian, slope, np.zeros_like(hessian), np.zeros_like(slope))
+
+
+def test_without_noise_it_is_the_minimiser():
+    hessian, slope = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([1.0, -1.0])
+    estimate = exact(hessian, slope).minimise(10.0)
+    assert estimate.weights == pytest.approx(np.linalg.solve(hessian, slope))
+    assert estimate.kept == 1.0
+    assert estimate.covariance == pytest.approx(np.zeros((2, 2)))
+
+
+def test_in_a_ball_nothing_feasible_is_better():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 3))
+    hessian, slope = root @ root.T, rng.normal(size=3) * 5
+    estimate = exact(hessian, slope).minimise(0.7)
+    assert np.linalg.norm(estimate.weights) == pytest.approx(0.7)
+    assert estimate.covariance is None
+    assert "radius" in estimate.reason
+
+    def objective(w):
+        return 0.5 * np.einsum("ij,jk,ik->i", w, hessian, w) - w @ slope
+
+    others = rng.normal(size=(20_000, 3))
+    others *= 0.7 * rng.random((20_000, 1)) / np.linalg.norm(others, axis=1, keepdims=True)
+    assert objective(estimate.weights[None])[0] <= objective(others).min() + 1e-12
+
+
+def test_the_covariance_of_a_gradient():
+    rng = np.random.default_rng(1)
+    variance = np.array([[0.1, 0.3, 0.2], [0.3, 0.4, 0.05], [0.2, 0.05, 0.2]])
+    slope_variance, w = np.array([0.2, 0.1, 0.3]), np.array([1.0, -2.0, 0.5])
+    quadratic = NoisyQuadratic(np.eye(3), np.zeros(3), variance, slope_variance)
+    errors = [
+        symmetric(rng, np.sqrt(variance), 3) @ w - rng.normal(size=3) * np.sqrt(slope_variance) for _ in range(10_000)
+    ]
+    assert np.cov(np.transpose(errors)) == pytest.approx(quadratic.gradient_covariance(w), abs=0.1)
+
+
+@pytest.mark.parametrize("d", [3, 8])
+def test_shrinking_helps_on_average_and_never_leaves_the_ball(d):
+    rng = np.random.default_rng(2)
+    truth, hessian, noise = np.full(d, 1.0 / np.sqrt(d)), np.eye(d) * 0.3, 0.03
+    gain = []
+    for _ in range(300):
+        slope_noise = 0.1
+        noisy = hessian + symmetric(rng, noise, d)
+        slope = hessian @ truth + rng.normal(size=d) * slope_noise
+        quadratic = NoisyQuadratic(noisy, slope, np.full((d, d), noise**2), np.full(d, slope_noise**2))
+        estimate = quadratic.minimise(3.0)
+        assert np.linalg.norm(estimate.weights) <= 3.0 * (1 + 1e-12)
+        gain.append(((estimate.unshrunk - truth) ** 2).sum() - ((estimate.weights - truth) ** 2).sum())
+    assert np.mean(gain) > 0.0
+
+
+def test_public_entries_are_not_shrunk():
+    hessian = np.array([[0.5, 0.01], [0.01, 0.9]])
+    variance = np.array([[0.1, 0.1], [0.1, 0.0]])
+    steady = NoisyQuadratic(hessian, np.zeros(2), variance, np.ones(2)).shrunk_hessian()
+    assert steady.hessian[1, 1] == 0.9
+    assert steady.hessian[0, 1] == 0.0
+
+
+def test_pure_noise_gives_weights_zero():
+    quadratic = NoisyQuadratic(np.eye(2), np.array([0.1, 0.1]), np.zeros((2, 2)), np.ones(2))
+    estimate = quadratic.minimise(1.0)
+    assert estimate.kept == 0.0
+    assert estimate.weights.tolist() == [0.0, 0.0]
+
+
+def test_no_interval_where_the_curvature_is_noise():
+    quadratic = NoisyQuadratic(np.diag([1.0, 0.05]), np.ones(2), np.full((2, 2), 0.01), np.ones(2))
+    estimate = quadratic.minimise(100.0)
+    assert estimate.covariance is None
+    assert "more people" in estimate.reason

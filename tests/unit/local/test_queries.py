@@ -1,0 +1,132 @@
+"""Marginals and smooth queries: polynomials, unbiasedness, stated errors, bad input."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from dperm.errors import InvalidBounds, InvalidData, InvalidInput
+from dperm.estimators.local_queries import Marginals, SmoothQueries
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local import Moments, Parity, Task
+from dperm.solvers.local.conjunctions import conjunction, krawtchouk
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 8])
+def test_conjunctions(k):
+    """g(0) = 1 and at most the stated bias elsewhere, rebuilt from parities of all bit strings."""
+    for degree in range(1, k + 1):
+        one = conjunction(k, degree)
+        for t in range(k + 1):
+            g = sum(w * krawtchouk(r, t, k) for r, w in enumerate(one.weights))
+            assert abs(g - (t == 0)) <= one.bias + 1e-12
+            assert abs(g - 1.0) < 1e-9 or t > 0
+        assert one.bias == 0.0 or degree < k
+
+
+def test_krawtchouk_counts_parities():
+    bits = np.array(list(product((0, 1), repeat=4)))
+    for r in range(5):
+        subsets = [s for s in product((0, 1), repeat=4) if sum(s) == r]
+        for x in bits:
+            total = sum((-1) ** int(x @ np.array(s)) for s in subsets)
+            assert total == krawtchouk(r, int(x.sum()), 4)
+
+
+def test_the_error_of_wide_marginals_at_epsilon_one():
+    """32 bits, 8 at a time, ten million people; exact parities would be worse."""
+    error = Marginals(1.0, n_bits=32, k=8, n_people=10_000_000).expected_error
+    assert error.error <= 0.045
+    exact = conjunction(8, 8)
+    assert exact.deviation(32, 10_000_000, 2.164) > error.error
+
+
+def test_marginals_are_right_within_their_error():
+    rng = np.random.default_rng(0)
+    bits = rng.random((200_000, 6)) < [0.9, 0.8, 0.9, 0.3, 0.5, 0.9]
+    model = Marginals(2.0, n_bits=6, k=3, n_people=200_000, insecure_seed=0).fit(bits)
+    off, outside = [], 0
+    for columns in ([0], [3], [0, 1], [0, 1, 2], [0, 3, 5], [2, 4, 5], [5, 1, 0]):
+        for values in product((0, 1), repeat=len(columns)):
+            answer = model.query(columns, values)
+            truth = float((bits[:, columns] == np.array(values)).all(axis=1).mean())
+            off.append(abs(answer.value - truth))
+            outside += abs(answer.value - truth) > answer.bias + 4.0 * answer.deviation
+    assert outside == 0
+    assert np.mean(off) < 0.02
+    assert model.query([0, 1]) == model.query([0, 1], [1, 1])
+
+
+def test_scaled_sums_are_unbiased_where_hardly_anybody_answers():
+    """Fewer people than statistics: the mean over many collections, against the truth and against 0.8 of it."""
+    task = Task("t", 4.0, Parity(8, (1.0, 1.0, 1.0)))
+    records = np.zeros((60, 8))
+    source = RandomSource(1)
+    runs = np.array([task.scaled_sums(task.collect(records, source))[0] for _ in range(1500)])
+    assert runs.mean() == pytest.approx(1.0, abs=0.05)
+    _, variance = task.scaled_sums(task.collect(records, source))
+    assert (runs.var(axis=0) < 1.25 * variance).all()
+    moments = Task("t", 1.0, Moments(((2,),), (1.0,), 1))
+    with pytest.raises(InvalidInput, match="symmetric"):
+        moments.scaled_sums(moments.no_counts())
+    with pytest.raises(InvalidInput, match="another task"):
+        task.scaled_sums(Task("u", 4.0, task.sketch).no_counts())
+
+
+def bump(x):
+    return np.exp(-(((x - 2.0) / 3.0) ** 2).sum(axis=1))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_smooth_queries_are_right_within_their_error(d):
+    x = np.random.default_rng(d).normal(1.0, 1.5, (150_000, d)).clip(-5, 5)
+    model = SmoothQueries(2.0, low=[-5] * d, high=[5] * d, n_degrees=7, insecure_seed=d).fit(x)
+    answer = model.query(bump)
+    assert abs(answer.value - bump(x).mean()) <= answer.bias + 4.0 * answer.deviation
+    assert answer.error < 0.25
+    constant = model.query(lambda x: np.full(len(x), 3.0))
+    assert constant.value == pytest.approx(3.0)
+    assert constant.deviation == pytest.approx(0.0, abs=1e-12)
+
+
+def test_smooth_queries_spread_as_stated():
+    x = np.random.default_rng(5).uniform(-1, 1, (2000, 1))
+    f = lambda z: np.cos(2.0 * z[:, 0])  # noqa: E731
+    answers = [SmoothQueries(1.0, low=[-1], high=[1], insecure_seed=i).fit(x).query(f) for i in range(200)]
+    spread = np.std([answer.value for answer in answers])
+    assert 0.8 * answers[0].deviation < spread < 1.15 * answers[0].deviation
+
+
+def test_bad_input():
+    def marginals(**options):
+        return Marginals(1.0, **{"n_bits": 4, "k": 2, "n_people": 1000, **options})
+
+    for options in ({"k": 5}, {"k": 0}, {"n_bits": 2.5}, {"n_people": -1}, {"degree": 3}, {"n_bits": 99}):
+        with pytest.raises(InvalidInput):
+            marginals(**options)
+    with pytest.raises(NotFittedError, match="fit_counts"):
+        marginals().query([0])
+    fitted = marginals(insecure_seed=0).fit(np.ones((1000, 4), bool))
+    for columns, values in (([], None), ([0, 1, 2], None), ([0, 0], None), ([4], None), ([0], [2]), ([0], [1, 1])):
+        with pytest.raises(InvalidInput):
+            fitted.query(columns, values)
+    with pytest.raises(InvalidData, match="4 columns"):
+        fitted.fit(np.ones((10, 3)))
+    with pytest.raises(InvalidData, match="numbers"):
+        fitted.fit(np.full((10, 4), "x"))
+    for options in ({"low": [1], "high": [0]}, {"low": [0] * 4, "high": [1] * 4}, {"low": [0], "high": [1, 2]}):
+        with pytest.raises(InvalidBounds):
+            SmoothQueries(1.0, **options)
+    for options in ({"n_degrees": 1}, {"n_degrees": 99}, {"decay": 0.0}):
+        with pytest.raises(InvalidInput):
+            SmoothQueries(1.0, low=[0], high=[1], **options)
+    smooth = SmoothQueries(1.0, low=[0], high=[1], insecure_seed=0)
+    with pytest.raises(NotFittedError, match="fit_counts"):
+        smooth.query(bump)
+    with pytest.raises(InvalidData, match="1 columns"):
+        smooth.fit(np.ones((10, 2)))
+    with pytest.raises(InvalidInput, match="one finite number"):
+        smooth.fit(np.ones((10, 1))).query(lambda x: x)

@@ -1,0 +1,309 @@
+"""Descent in a released metric: its prox, its start, its forecast of noise, and what it releases."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dperm import Ledger
+from dperm.data.design import DesignMatrix
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder, DesignData
+from dperm.errors import InvalidInput, Unsupported
+from dperm.kernels.exact import Grids
+from dperm.objective import (
+    L1,
+    L2,
+    BoxPenalty,
+    ElasticNet,
+    Huber,
+    L1Ball,
+    Logistic,
+    Multinomial,
+    NoPenalty,
+    Objective,
+    SmoothedHinge,
+    Squared,
+)
+from dperm.privacy.budget import Budget
+from dperm.privacy.calibration import CalibratedPlan, calibrate
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.randomness import RandomSource
+from dperm.privacy.scope import Scope
+from dperm.solvers import WhitenedDescent
+from dperm.solvers.central._metric import Metric, MetricProx, output_noise
+from dperm.solvers.central._recipes import recipe_for
+from dperm.solvers.central._start import best_constant
+from dperm.testing.data import Layout
+
+SHORT = WhitenedDescent(n_steps=6)
+
+
+def problem(loss, n=200, n_features=3, intercept=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    layout = Layout(n=n, n_features=n_features, intercept=intercept)
+    X = rng.uniform(-1.0, 1.0, (n, n_features))
+    z = X @ rng.normal(0.0, 2.0, (n_features, loss.n_outputs))
+    low, high = 0.0, 1.0
+    if loss.task == "regression":
+        target, low = np.clip(0.3 * z[:, 0] + 0.1 * rng.normal(size=n), -1.0, 1.0), -1.0
+    elif loss.n_outputs > 1:
+        target, high = (z + rng.gumbel(size=z.shape)).argmax(axis=1), loss.n_outputs - 1.0
+    else:
+        target = rng.random(n) < 1.0 / (1.0 + np.exp(-z[:, 0]))
+    return DesignData(DesignMatrix.from_array(X, layout.scaling(), intercept), target.astype(float), low, high)
+
+
+def run(solver, objective, data, budget=None, seed=0, neighbours=Neighbours.REPLACE_ONE):
+    plan = solver.plan(objective, data.facts)
+    calibrated = CalibratedPlan(plan, 1e-8, Budget(1e8, 1e-6)) if budget is None else calibrate(plan, budget)
+    scope = Scope(calibrated, Ledger(), neighbours, "test")
+    with scope:
+        holder = DataHolder(data, scope, RandomSource(seed), neighbours)
+        return solver.solve(objective, holder, calibrated), holder
+
+
+def objective_of(data, loss, penalty=None):
+    free = (data.design.n_features,) if data.design.intercept_steps else ()
+    return Objective(loss, penalty or NoPenalty(), unpenalised=free)
+
+
+# ----------------------------------------------------------------------------------------------- prox
+PENALTIES = [NoPenalty(), L2(0.7), L1(0.3), ElasticNet(0.5, 0.4)]
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=lambda p: p.name)
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("free", [(), (3,)], ids=["all", "intercept free"])
+def test_prox_in_the_metric(penalty, n_outputs, free):
+    """The point is the minimum of distance plus penalty: nothing near it is lower, and a generic solver agrees."""
+    rng = np.random.default_rng(0)
+    loss = Logistic() if n_outputs == 1 else Multinomial(n_outputs)
+    shape = (4,) if n_outputs == 1 else (4, n_outputs)
+    objective = Objective(loss, penalty, unpenalised=free)
+    matrix = rng.normal(size=(4, 4)) + 2.0 * np.eye(4)
+    start, v, before = (rng.normal(size=shape) for _ in range(3))
+    step = 0.8
+    point = MetricProx(objective, matrix, start)(v, before, step)
+
+    def cost(u):
+        u = u.reshape(shape)
+        w = start + matrix @ u
+        kept = np.delete(w, list(free), axis=0)
+        return float(((u - v) ** 2).sum() / (2.0 * step) + penalty.value(kept))
+
+    least = cost(point)
+    for size in (1e-4, 1e-2, 1.0):
+        for _ in range(200):
+            assert cost(point + size * rng.normal(size=shape)) >= least - 1e-9
+    smooth = penalty.name in ("none", "l2")
+    found = minimize(cost, np.zeros(np.prod(shape)), method="BFGS" if smooth else "Powell", tol=1e-9)
+    assert least <= found.fun + 1e-9
+    if smooth:
+        np.testing.assert_allclose(point.ravel(), found.x, atol=1e-4)
+    if penalty.name == "none":
+        assert np.array_equal(point, v)
+
+
+def test_prox_finds_zeros():
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(6, 6)) + 2.0 * np.eye(6)
+    prox = MetricProx(Objective(Logistic(), L1(50.0), unpenalised=(5,)), matrix, np.zeros(6))
+    w = matrix @ prox(rng.normal(size=6), np.zeros(6), 1.0)
+    np.testing.assert_allclose(w[:5], 0.0, atol=1e-12)
+    assert abs(w[5]) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "objective", [Objective(Logistic(), BoxPenalty(-1.0, 1.0)), Objective(Logistic(), constraint=L1Ball(1.0))]
+)
+def test_penalties_without_a_prox_here(objective):
+    with pytest.raises(Unsupported, match="none, l1, l2 and elastic-net"):
+        WhitenedDescent().plan(objective, Facts(n=10, n_features=2, d=2))
+
+
+# -------------------------------------------------------------------------------------- noise of the output
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+@pytest.mark.parametrize("n_averaged", [1, 7, 20])
+def test_output_noise_is_what_a_simulation_shows(momentum, n_averaged):
+    rng = np.random.default_rng(0)
+    curvature = np.array([0.0, 0.1, 0.5, 1.0])
+    steps = 0.9 / (1.0 + 0.2 * np.arange(20))
+    x = previous = total = np.zeros((20_000, 4))
+    for t, step in enumerate(steps):
+        gradient = curvature * x + rng.normal(size=x.shape)
+        previous, x = x, x + momentum * (x - previous) - step * gradient
+        if t >= 20 - n_averaged:
+            total = total + x / n_averaged
+    simulated = (total**2).mean(axis=0)
+    # a variance of 20000 normal draws has a standard error of one percent
+    np.testing.assert_allclose(output_noise(curvature, steps, momentum, n_averaged), simulated, rtol=0.05)
+
+
+def test_output_noise_of_one_step():
+    np.testing.assert_allclose(output_noise(np.array([0.3, 2.0]), np.array([0.5]), 0.0, 1), 0.25)
+
+
+# ------------------------------------------------------------------------------------------------ metric
+def test_the_metric_makes_the_rows_round():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4)) * [1.0, 0.3, 0.1, 0.05]
+    heights = np.array([1.0, 1.0, 1.0, 0.5])
+    moments = (X * heights).T @ (X * heights) / 500
+    metric = Metric.of(moments, heights, 1e-7, 3.0, Grids(500, 4))
+    Z = X @ metric.rows.matrix
+    np.testing.assert_allclose(Z.T @ Z / 500, np.eye(4), atol=1e-3)
+    np.testing.assert_allclose(metric.seen, 1.0)
+    assert metric.length == pytest.approx(2.0)
+
+
+def test_directions_below_the_noise_are_not_stretched():
+    rng = np.random.default_rng(0)
+    moments = np.diag([1.0, 1e-6, -1e-3, 0.0])
+    noise, d = 0.01, 4
+    metric = Metric.of(moments, np.ones(d), noise, 1.0, Grids(500, d))
+    assert np.linalg.norm(metric.rows.matrix, 2) <= (noise * math.sqrt(2.0 * d)) ** -0.5 * (1.0 + 1e-6)
+    assert (metric.seen >= 0.0).all()
+    assert metric.seen.max() == pytest.approx(1.0)
+    assert 1.0 <= metric.length <= math.sqrt(d)
+    only_noise = rng.normal(0.0, noise, (d, d))
+    wild = Metric.of(only_noise + only_noise.T, np.ones(d), 100.0 * noise, 1.0, Grids(500, d))
+    assert np.isfinite(wild.rows.matrix).all()
+    assert wild.length == pytest.approx(min(1.0, (100.0 * noise * math.sqrt(2.0 * d)) ** -0.5), rel=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------- start
+@pytest.mark.parametrize("loss", [Logistic(), SmoothedHinge(0.5), SmoothedHinge(1.5)], ids=repr)
+@pytest.mark.parametrize("mean", [0.02, 0.4, 0.5, 0.9])
+def test_best_constant(loss, mean):
+    """No constant on a fine grid has a lower expected loss."""
+    grid = np.linspace(-6.0, 6.0, 4001)
+
+    def cost(z):
+        z = np.atleast_1d(z)
+        return (1.0 - mean) * loss.value(z, np.zeros(len(z))) + mean * loss.value(z, np.ones(len(z)))
+
+    found = best_constant(loss, mean)
+    assert cost(found)[0] <= cost(grid).min() + 1e-6
+    if mean != 0.5:
+        assert (found > 0.0) == (mean > 0.5)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3), Squared(residual_clip=1.0), SmoothedHinge(0.5)], ids=repr)
+def test_without_steps_worth_the_name_it_stays_at_the_best_constant(loss):
+    """With an overwhelming penalty only the intercept is left, and that starts where it should."""
+    data = problem(loss, n=3000)
+    solution, _ = run(WhitenedDescent(n_steps=2), objective_of(data, loss, L2(1e9)), data)
+    assert np.abs(solution.weights[:-1]).max() < 1e-4
+    last = solution.weights[-1] * data.design.intercept_height
+    if loss.n_outputs > 1:
+        shares = np.bincount(data.target.astype(int)) / len(data.target)
+        np.testing.assert_allclose(last - last.mean(), np.log(shares) - np.log(shares).mean(), atol=0.05)
+    elif loss.task == "regression":
+        assert last == pytest.approx(data.target.mean(), abs=0.05)
+    else:
+        assert last == pytest.approx(best_constant(loss, data.target.mean()), abs=0.1)
+
+
+# --------------------------------------------------------------------------------------------- releases
+def public(holder):
+    return [(line.query, line.kind, line.noise_multiplier, line.size) for line in holder.released]
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3), Huber(0.5)], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("intercept", [0.0, 1.0])
+def test_what_is_released_does_not_depend_on_the_data(loss, intercept):
+    """Other data: the same releases in the same order with the same multipliers."""
+    one, two = (problem(loss, intercept=intercept, seed=seed) for seed in (0, 1))
+    empty = DesignMatrix.from_array(np.zeros((200, 3)), Layout(n_features=3).scaling(), intercept)
+    three = replace(one, design=empty, target=np.zeros(200))
+    lists = []
+    for seed, data in enumerate((one, two, three)):
+        lists.append(public(run(SHORT, objective_of(data, loss), data, Budget(1.0, 1e-6), seed)[1]))
+    assert lists[0] == lists[1] == lists[2]
+    names = [line[0] for line in lists[0]]
+    first = ["target moment" if loss.n_outputs == 1 else "class counts"] * bool(intercept)
+    if loss.task == "regression":
+        first.append("target deviation")
+    assert names == [*first, "row lengths", "mapped second moment", *["mapped gradient"] * 6]
+
+
+@pytest.mark.parametrize("neighbours", list(Neighbours), ids=str)
+def test_gradients_have_the_sensitivity_of_their_clip(neighbours):
+    """The clip never exceeds what the public bounds allow, however large a clip is asked for."""
+    loss = Logistic()
+    data = problem(loss)
+    sizes = {}
+    for clip in (1e-3, 1e9):
+        solver = replace(SHORT, clip=clip)
+        _, holder = run(solver, objective_of(data, loss), data, Budget(4.0, 1e-6), neighbours=neighbours)
+        (sizes[clip],) = {line.sensitivity for line in holder.released if line.query == "mapped gradient"}
+    assert 0.0 < sizes[1e-3] <= neighbours.records_apart * 1e-3 * math.sqrt(data.facts.d)
+    assert 1.0 < sizes[1e9] < 1e5
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Multinomial(3), Squared(residual_clip=1.0), SmoothedHinge(0.5)], ids=repr)
+@pytest.mark.parametrize(("n", "n_features", "intercept"), [(1, 1, 0.0), (1, 1, 1.0), (2, 1, 1.0), (2, 5, 0.0)])
+@pytest.mark.parametrize("neighbours", list(Neighbours), ids=str)
+def test_hardly_any_data(loss, n, n_features, intercept, neighbours):
+    data = problem(loss, n, n_features, intercept)
+    for budget in (Budget(0.01, 1e-6), Budget(20.0, 1e-6)):
+        for penalty in (L2(0.1), L1(0.1)):
+            solution, _ = run(SHORT, objective_of(data, loss, penalty), data, budget, neighbours=neighbours)
+            assert np.isfinite(solution.weights).all()
+
+
+def test_the_result_is_shrunk_by_its_noise():
+    """Where noise rules, next to nothing is left; where it does not, nothing is taken away."""
+    loss = Logistic()
+    data = problem(loss, n=300)
+    objective = objective_of(data, loss)
+    solver = WhitenedDescent(n_steps=16, dominance=1.0)
+    for budget, low, high in ((Budget(0.01, 1e-6), 0.05, 0.6), (Budget(1e3, 1e-6), 0.9, 1.0)):
+        kept = []
+        for seed in range(5):
+            full, shrunk = (
+                run(replace(solver, shrink=shrink), objective, data, budget, seed)[0].weights
+                for shrink in (False, True)
+            )
+            kept.append(np.linalg.norm(shrunk[:-1]) / np.linalg.norm(full[:-1]))
+        assert low <= np.mean(kept) <= high + 1e-12
+
+
+def test_kept_counts_only_what_exceeds_the_noise():
+    recipe = recipe_for(Logistic())
+    parts = np.full(10, 0.1)
+    assert recipe.kept(parts, 1, 0.5) == recipe.least_kept
+    assert recipe.kept(parts, 1, 0.0) == recipe.least_kept
+    assert recipe.kept(0.0 * parts, 1, 0.0) == recipe.least_kept
+    assert recipe.kept(0.0 * parts, 1, 1.0) == 1.0
+    assert recipe.least_kept < recipe.kept(parts, 1, 3.0) < 1.0
+    assert recipe.kept(parts, 3, 5.0) < recipe.kept(parts, 1, 5.0)
+    assert recipe_for(Huber(1.0)).kept(parts, 1, 0.5) == 0.0
+
+
+# --------------------------------------------------------------------------------------------- refusals
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"n_steps": v}, "n_steps must be") for v in (0, 1.5, math.nan, "4", True)]
+    + [({"clip": v}, "clip must be") for v in (0.0, -1.0, math.inf)]
+    + [({"momentum": v}, "momentum must be") for v in (-0.1, 1.0, math.nan)]
+    + [({"dominance": v}, "dominance must be") for v in (-0.1, 1.1, math.nan)]
+    + [({"moment_share": v}, "moment_share must be") for v in (0.0, 1.0, math.nan)]
+    + [({"moment_share": 0.8, "target_share": 0.2}, "less than a tenth")],
+)
+def test_bad_options(options, words):
+    with pytest.raises(InvalidInput, match=words):
+        WhitenedDescent(**options)
+
+
+def test_what_it_does_not_take_is_refused_in_the_plan():
+    with pytest.raises(InvalidInput, match="unbounded slopes"):
+        WhitenedDescent().plan(Objective(Squared()), Facts(n=10, n_features=2, d=2))
+    for d in (2001, 10**9):  # without a matrix of that size
+        with pytest.raises(Unsupported, match=f"too much for {d} columns"):
+            WhitenedDescent().plan(Objective(Logistic()), Facts(n=10, n_features=d - 1, d=d))
