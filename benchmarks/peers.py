@@ -54,6 +54,8 @@ def main() -> None:
         text = Report(run, methods).markdown()
         (asked.out / "peers.md").write_text(text)
         print(text)
+        if not run["facts"]["sets"]:
+            sys.exit("No set could be compared: the reasons are listed under Skipped.")
         panels = work / "panels.json"
         panels.write_text(json.dumps([panel(name, run, methods) for name in run["facts"]["sets"]]))
         try:

@@ -12,6 +12,7 @@ import pytest
 from dperm.errors import Unsupported
 from dperm.privacy.one_bit import LATTICE, OneBit, printed_bit_epsilon, refuse_printed_bit
 from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local import Moments, Task
 from dperm.testing import ContractViolation
 from dperm.testing.local import check_one_bit
 
@@ -96,3 +97,26 @@ def test_the_refusal_states_the_true_epsilon():
         raise refuse_printed_bit(0.5)
     with pytest.raises(Unsupported, match="no finite epsilon"):
         raise refuse_printed_bit(1.0)
+
+
+class TestWholeReports:
+    """From a record to the wire: the same audit on a task, and on one whose epsilon is not the one it states."""
+
+    records = np.array([[1.0, 0.0], [-1.0, 0.0], [1e300, 1.0], [np.nan, 0.0]])
+
+    def report(self, task, source):
+        def send(which):
+            index = np.zeros(which.size, int)
+            return task.reports(self.records[which.astype(int)], source, index).bit
+
+        return send
+
+    def test_a_task_keeps_its_epsilon(self):
+        task = Task("t", 1.0, Moments(((1, 0), (1, 1)), (1.0, 1.0), 2))
+        check_one_bit(self.report(task, RandomSource(9)), (0, 1, 2, 3), 1.0)
+
+    def test_a_task_with_another_bit_is_caught(self):
+        task = Task("t", 1.0, Moments(((1, 0), (1, 1)), (1.0, 1.0), 2))
+        task.__dict__["bit"] = OneBit(1.5)
+        with pytest.raises(ContractViolation, match="claimed"):
+            check_one_bit(self.report(task, RandomSource(10)), (0, 1, 2, 3), 1.0)

@@ -258,7 +258,7 @@ class PrivateLinearModel(BaseEstimator):
                 )
         except InvalidData:
             raise
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, OverflowError) as error:
             refused = without_values(str(error), numbers=self._target == NUMBERS)
         if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
             raise InvalidData(refused)

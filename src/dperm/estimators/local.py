@@ -139,7 +139,8 @@ class _LocalLinearModel(BaseEstimator):
         except ValueError as error:
             raise InvalidData(without_values(str(error))) from None
         names, known = column_names(X), getattr(self, "feature_names_in_", None)
-        if checked.shape[1] != self.n_features_in_ or None not in (names, known) and list(names) != list(known):
+        renamed = names is not None and known is not None and list(names) != list(known)
+        if checked.shape[1] != self.n_features_in_ or renamed:
             raise InvalidData(f"X must have the {self.n_features_in_} columns of the fit, in the same order.")
         return checked
 

@@ -40,8 +40,8 @@ _FRACTION_BITS = 160
 _CHUNK = 1 << 20
 
 
-def lattice_floor(epsilon: float) -> int:
-    """Return the smallest t with (2^32 - t) / t <= exp(epsilon), in whole numbers and rounded to the safe side.
+def lattice_floor(epsilon: float, n_values: int = 2) -> int:
+    """Return the smallest t with (2^32 - (n_values - 1) t) / t <= exp(epsilon), in whole numbers, on the safe side.
 
     >>> lattice_floor(1.0) / 2**32  # doctest: +ELLIPSIS
     0.26894142...
@@ -54,7 +54,7 @@ def lattice_floor(epsilon: float) -> int:
         k += 1
         term = term * numerator // (denominator * k)
         total += term
-    return -(-(LATTICE << _FRACTION_BITS) // ((1 << _FRACTION_BITS) + total))
+    return -(-(LATTICE << _FRACTION_BITS) // (((n_values - 1) << _FRACTION_BITS) + total))
 
 
 def uniform32(n: int, source: RandomSource) -> NDArray[np.uint32]:

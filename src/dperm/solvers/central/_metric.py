@@ -52,8 +52,10 @@ class Metric:
         ratio = values / floored
         seen = np.clip(ratio, 0.0, None)
         hidden = values <= floor
-        if hidden.any():  # one by one they are noise; their mean says how much is there
-            seen[hidden] = max(float(ratio[hidden].mean()), 0.0)
+        if hidden.any():
+            # One by one they are noise; their mean says how much is there. Where that drowns too the trace is known:
+            # rows of about the length at which they were clipped.
+            seen[hidden] = max(float(ratio[hidden].mean()), 0.5 * row_clip**2 / (d * floor))
         length = math.sqrt(min(max(float(ratio.sum()), 1.0), row_clip**2 / floor, d))
         return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), seen, length)
 

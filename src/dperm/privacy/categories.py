@@ -1,0 +1,183 @@
+"""One category per person, reported by the person: three randomized responses and their frequency estimates.
+
+Generalised randomized response, optimised unary encoding and optimised local hashing (Wang, Blocki, Li and Jha 2017),
+with probabilities on the lattice of 2^-32. Proof: ``categories.proof.md``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dperm.errors import InvalidInput
+from dperm.privacy.events import ApproximateDP, Event, RandomizedResponse
+from dperm.privacy.one_bit import LATTICE, OneBit, lattice_floor, uniform32
+from dperm.privacy.randomness import RandomSource
+
+__all__ = ["CategoryReport", "LocalHashing", "RandomizedCategory", "UnaryEncoding"]
+
+FloatArray = NDArray[np.float64]
+
+_PRIME = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class CategoryReport(ABC):
+    """Reports one of ``n_categories`` categories, numbered from 0; any other number counts as category 0.
+
+    Guarantee
+    ---------
+    The report is released to everyone and is epsilon-DP for the person, against any other category. Assumes one report
+    per person.
+    """
+
+    epsilon: float
+    n_categories: int
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", OneBit(self.epsilon).epsilon)
+        if isinstance(self.n_categories, bool) or not isinstance(self.n_categories, int) or self.n_categories < 2:
+            raise InvalidInput(f"n_categories must be a whole number of 2 or more, not {self.n_categories!r}.")
+        if self.n_categories > 1 << 20:
+            raise InvalidInput("n_categories must be at most 2^20.")
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """Cost of one report for the person who sends it."""
+
+    @property
+    @abstractmethod
+    def rates(self) -> tuple[float, float]:
+        """Probability that a report supports a category: that of the person, and another one."""
+
+    @abstractmethod
+    def report(self, categories: ArrayLike, source: RandomSource) -> Any:
+        """Return everybody's report."""
+
+    @abstractmethod
+    def support(self, reports: Any) -> NDArray[np.int64]:
+        """Count the reports that support every category."""
+
+    def frequencies(self, support: ArrayLike, n: int) -> FloatArray:
+        """Return unbiased estimates of the categories' shares among ``n`` people."""
+        own, other = self.rates
+        return (np.asarray(support, np.float64) / max(n, 1) - other) / (own - other)
+
+    def variance(self, frequency: float, n: int) -> float:
+        """Variance of the estimate of a category with this share among ``n`` people."""
+        own, other = self.rates
+        noise = frequency * own * (1.0 - own) + (1.0 - frequency) * other * (1.0 - other)
+        return noise / (n * (own - other) ** 2)
+
+    def _inside(self, categories: ArrayLike) -> NDArray[np.int64]:
+        given = np.asarray(categories)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise InvalidInput("one whole number per person is needed.")
+        return np.where((given >= 0) & (given < self.n_categories), given, 0).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class RandomizedCategory(CategoryReport):
+    """Generalised randomized response: the true category, or any other one; best for few categories.
+
+    >>> RandomizedCategory(1.0, 4).rates[0] > 0.47
+    True
+    """
+
+    kind: ClassVar[str] = "randomized-category"
+
+    @cached_property
+    def floor(self) -> int:
+        """Number of lattice points of each category that is not the person's."""
+        return lattice_floor(self.epsilon, self.n_categories)
+
+    @property
+    def event(self) -> Event:
+        return RandomizedResponse(self.epsilon, self.n_categories)
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return 1.0 - (self.n_categories - 1) * self.floor / LATTICE, self.floor / LATTICE
+
+    def report(self, categories: ArrayLike, source: RandomSource) -> NDArray[np.int64]:
+        own = self._inside(categories)
+        # the words below (n_categories - 1) floor are the others', floor for each in turn
+        step = uniform32(own.size, source).astype(np.int64) // self.floor + 1
+        return np.where(step < self.n_categories, (own + step) % self.n_categories, own)
+
+    def support(self, reports: Any) -> NDArray[np.int64]:
+        return np.bincount(self._inside(reports), minlength=self.n_categories)
+
+
+@dataclass(frozen=True)
+class UnaryEncoding(CategoryReport):
+    """Optimised unary encoding: one bit per category, 1 with probability 1/2 for the own one; for more categories."""
+
+    kind: ClassVar[str] = "unary-encoding"
+
+    @cached_property
+    def floor(self) -> int:
+        """Number of lattice points at which the bit of another category is 1."""
+        return lattice_floor(self.epsilon)
+
+    @property
+    def event(self) -> Event:
+        return ApproximateDP(self.epsilon)
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return 0.5, self.floor / LATTICE
+
+    def report(self, categories: ArrayLike, source: RandomSource) -> NDArray[np.bool_]:
+        own = self._inside(categories)
+        words = uniform32(own.size * self.n_categories, source).reshape(own.size, self.n_categories)
+        thresholds = np.full(words.shape, self.floor, np.int64)
+        thresholds[np.arange(own.size), own] = LATTICE // 2
+        return words < thresholds
+
+    def support(self, reports: Any) -> NDArray[np.int64]:
+        return np.asarray(np.count_nonzero(np.asarray(reports, np.bool_), axis=0), np.int64)
+
+
+@dataclass(frozen=True)
+class LocalHashing(CategoryReport):
+    """Optimised local hashing: a public random hash of the category by randomized response; short for any number."""
+
+    kind: ClassVar[str] = "local-hashing"
+
+    @cached_property
+    def _buckets(self) -> RandomizedCategory:
+        # the number of least variance is e^epsilon + 1; beyond a few hundred nothing is gained
+        return RandomizedCategory(self.epsilon, min(256, max(2, round(float(np.exp(self.epsilon))) + 1)))
+
+    @property
+    def event(self) -> Event:
+        return self._buckets.event
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        return self._buckets.rates[0], 1.0 / self._buckets.n_categories
+
+    def _hashed(self, keys: NDArray[np.int64], categories: Any) -> NDArray[np.int64]:
+        """Hash (a c + b) mod (2^31 - 1) to the buckets; ``keys`` holds a and b of every person."""
+        return np.asarray((keys[:, 0] * categories + keys[:, 1]) % _PRIME % self._buckets.n_categories, np.int64)
+
+    def report(self, categories: ArrayLike, source: RandomSource) -> NDArray[np.int64]:
+        """Return a, b and the bucket of everybody; a and b do not depend on the category."""
+        own = self._inside(categories)
+        keys = (source.words(2 * own.size).reshape(-1, 2) >> np.uint64(2)).astype(np.int64) % _PRIME
+        keys[:, 0] = np.maximum(keys[:, 0], 1)
+        return np.column_stack([keys, self._buckets.report(self._hashed(keys, own), source)])
+
+    def support(self, reports: Any) -> NDArray[np.int64]:
+        given = np.asarray(reports, np.int64)
+        found = [int((self._hashed(given, c) == given[:, 2]).sum()) for c in range(self.n_categories)]
+        return np.array(found, np.int64)

@@ -1,0 +1,97 @@
+"""Least squares with many features from a public random projection: Algorithm 4 of Wang, Gaboardi and Xu (2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+
+from dperm.errors import InvalidData, InvalidInput, Unsupported
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local.linear_models import LinearTask
+from dperm.solvers.local.sketch import FloatArray
+from dperm.solvers.local.task import Counts, Task
+
+__all__ = ["ProjectedLeastSquares", "public_signs"]
+
+
+def public_signs(n_rows: int, n_columns: int, source: RandomSource) -> tuple[tuple[int, ...], ...]:
+    """Draw a matrix of -1 and 1; it is public and the same for everybody."""
+    words = source.words(n_rows * n_columns).reshape(n_rows, n_columns)
+    return tuple(tuple(row) for row in (2 * (words & np.uint64(1)).astype(np.int64) - 1).tolist())
+
+
+@dataclass(frozen=True)
+class ProjectedLeastSquares:
+    """Experimental: weights in the l1 ball for far more features than a collection could estimate one by one.
+
+    People project their features, x -> signs x / sqrt(m), scale the result down to the unit ball (without which the
+    published form has no bound at all) and report one moment of it and of the target. The collector solves the small
+    problem and returns the weights of least l1 norm with the same projection. With 400 features at epsilon 1 it does no
+    better than weights 0 up to ten million people.
+
+    Guarantee
+    ---------
+    That of its :class:`~dperm.solvers.local.Task`: one index and one bit per person, epsilon-DP. The projection is
+    public and computed by the person.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon of a report.
+    signs : tuple of tuples of int
+        The public matrix of m rows, of -1 and 1; see :func:`public_signs`.
+    l1_radius : float
+        Bound on the l1 norm of the weights.
+    """
+
+    epsilon: float
+    signs: tuple[tuple[int, ...], ...]
+    l1_radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.matrix.ndim != 2 or not (np.abs(self._signs) == 1.0).all():
+            raise InvalidInput("signs must be a matrix of -1 and 1.")
+        if not 0.0 < self.l1_radius < np.inf:
+            raise InvalidInput(f"l1_radius must be a positive finite number, not {self.l1_radius!r}.")
+
+    @property
+    def _signs(self) -> FloatArray:
+        return np.asarray(self.signs, np.float64)
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """The projection, m rows."""
+        return self._signs / np.sqrt(len(self.signs))
+
+    @cached_property
+    def _linear(self) -> LinearTask:
+        # a column of the matrix has length 1: a projection of weights is no longer than their l1 norm
+        reach = (1.0,) * len(self.matrix)
+        return LinearTask("squared", self.epsilon, reach, self.l1_radius, 1.0, name="projected least squares")
+
+    @property
+    def task(self) -> Task:
+        """What people are asked, after the projection."""
+        return self._linear.task
+
+    def records(self, features: Any, target: Any) -> FloatArray:
+        """What people compute from their features, in the unit ball, and their target, in [-1, 1]."""
+        x, y = np.asarray(features, np.float64), np.asarray(target, np.float64)
+        if x.ndim != 2 or x.shape[1] != self.matrix.shape[1] or y.shape != x.shape[:1]:
+            raise InvalidData(f"features must have {self.matrix.shape[1]} columns, and the target one number per row.")
+        return np.column_stack([x @ self.matrix.T, y])
+
+    def estimate(self, counts: Counts) -> FloatArray:
+        """Return the weights of least l1 norm whose projection solves the small problem, inside the l1 ball."""
+        small = self._linear.estimate(counts).weights
+        both = np.hstack([self.matrix, -self.matrix])
+        found = linprog(np.ones(both.shape[1]), A_eq=both, b_eq=small, method="highs")
+        if found.x is None:
+            raise Unsupported("no weights have this projection: the public matrix needs more columns than rows.")
+        p = self.matrix.shape[1]
+        weights = found.x[:p] - found.x[p:]
+        return np.asarray(weights * min(1.0, self.l1_radius / max(float(np.abs(weights).sum()), 1e-300)))

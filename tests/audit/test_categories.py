@@ -1,0 +1,84 @@
+"""Categories: exact ratios on the lattice, unbiased frequencies, stated variances."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+from dperm.errors import InvalidInput
+from dperm.privacy.categories import LocalHashing, RandomizedCategory, UnaryEncoding
+from dperm.privacy.one_bit import LATTICE
+from dperm.privacy.randomness import RandomSource
+
+ALL = (RandomizedCategory, UnaryEncoding, LocalHashing)
+
+
+def allowed(epsilon):
+    with mpmath.workdps(60):
+        return mpmath.exp(mpmath.mpf(epsilon))
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 16.0])
+def test_the_ratios_are_exact_and_one_point_less_is_too_little(epsilon):
+    for k in (2, 3, 10, 1000, 1 << 20):
+        t = RandomizedCategory(epsilon, k).floor
+        assert mpmath.mpf(LATTICE - (k - 1) * t) / t <= allowed(epsilon)
+        assert mpmath.mpf(LATTICE - (k - 1) * (t - 1)) / (t - 1) > allowed(epsilon)
+        assert LATTICE - (k - 1) * t >= t
+    t = UnaryEncoding(epsilon, 5).floor
+    assert mpmath.mpf(LATTICE - t) / t <= allowed(epsilon)
+
+
+def test_every_word_goes_to_its_category():
+    """All words at the edges of the categories' shares."""
+
+    class Fixed:
+        def __init__(self, words):
+            self.given = np.asarray(words, np.uint32)
+
+        def words(self, n):
+            return self.given[: 2 * n].view(np.uint64)
+
+    report = RandomizedCategory(1.0, 3)
+    t = report.floor
+    words = [0, t - 1, t, 2 * t - 1, 2 * t, LATTICE - 1]
+    assert report.report(np.full(6, 1), Fixed(words)).tolist() == [2, 2, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("k", [2, 7, 40])
+def test_frequencies_are_unbiased_with_the_stated_variance(kind, k):
+    rng, n, report = np.random.default_rng(k), 60_000, kind(1.5, k)
+    truth = rng.dirichlet(np.ones(k))
+    categories = rng.choice(k, n, p=truth)
+    shares = np.bincount(categories, minlength=k) / n
+    found = report.frequencies(report.support(report.report(categories, RandomSource(k))), n)
+    z = (found - shares) / np.sqrt([report.variance(f, n) for f in shares])
+    assert stats.chi2.sf((z**2).sum(), k) > 1e-4
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_noise_for_another_epsilon_would_be_seen(kind):
+    n, report, other = 100_000, kind(1.0, 5), kind(2.0, 5)
+    support = other.support(other.report(np.zeros(n, int), RandomSource(1)))
+    z = (report.frequencies(support, n)[0] - 1.0) / np.sqrt(report.variance(1.0, n))
+    assert abs(z) > 6 or abs((report.frequencies(support, n)[1]) / np.sqrt(report.variance(0.0, n))) > 6
+
+
+def test_unary_beats_randomized_response_with_many_categories():
+    assert UnaryEncoding(1.0, 100).variance(0.0, 1) < RandomizedCategory(1.0, 100).variance(0.0, 1)
+    assert RandomizedCategory(1.0, 3).variance(0.0, 1) < UnaryEncoding(1.0, 3).variance(0.0, 1)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_bad_input(kind):
+    for k in (1, 2.0, True, 1 << 21):
+        with pytest.raises(InvalidInput, match="n_categories"):
+            kind(1.0, k)
+    with pytest.raises(InvalidInput):
+        kind(20.0, 4)
+    with pytest.raises(InvalidInput, match="whole number per person"):
+        kind(1.0, 4).report([0.5], RandomSource(2))
+    assert len(kind(1.0, 4).report([-7, 99, 3], RandomSource(3))) == 3

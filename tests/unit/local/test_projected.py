@@ -1,0 +1,43 @@
+"""Projected least squares: sparse weights are recovered when there is no noise to speak of, and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dperm.errors import InvalidData, InvalidInput, Unsupported
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local.projected import ProjectedLeastSquares, public_signs
+
+
+def test_signs_are_even():
+    signs = np.array(public_signs(40, 100, RandomSource(0)))
+    assert set(np.unique(signs)) == {-1, 1}
+    assert abs(signs.mean()) < 0.1
+
+
+def test_a_sparse_signal_is_better_than_nothing():
+    """Six features in four dimensions, energy on the support; many people and a large epsilon."""
+    rng, n = np.random.default_rng(1), 400_000
+    model = ProjectedLeastSquares(8.0, public_signs(4, 6, RandomSource(1)))
+    truth = np.array([0.8, 0, 0, 0, 0, 0])
+    x = rng.normal(size=(n, 6)) * [0.6, 0.05, 0.05, 0.05, 0.05, 0.05]
+    y = np.clip(x @ truth + 0.05 * rng.normal(size=n), -1, 1)
+    weights = model.estimate(model.task.collect(model.records(x, y), RandomSource(2)))
+    assert np.abs(weights).sum() <= 1.0 + 1e-9
+    assert np.mean((y - x @ weights) ** 2) < 0.3 * np.mean(y**2)
+
+
+def test_bad_input():
+    with pytest.raises(InvalidInput, match="-1 and 1"):
+        ProjectedLeastSquares(1.0, ((1, 0),))
+    with pytest.raises(InvalidInput, match="l1_radius"):
+        ProjectedLeastSquares(1.0, ((1, 1),), 0.0)
+    model = ProjectedLeastSquares(1.0, ((1, 1), (1, -1), (1, 1)))
+    with pytest.raises(InvalidData, match="2 columns"):
+        model.records(np.ones((3, 3)), np.ones(3))
+    counts = model.task.collect(np.random.default_rng(3).uniform(-1, 1, (200_000, 4)), RandomSource(3))
+    tall = ProjectedLeastSquares(1.0, ((1, 1), (1, -1), (1, 1)))
+    skewed = type(counts)(counts.task, counts.n, np.where(np.arange(counts.n.size) == 0, counts.n, counts.ones))
+    with pytest.raises(Unsupported, match="more columns"):
+        tall.estimate(skewed)
