@@ -215,6 +215,6 @@ def test_labels_that_are_pure_noise():
         accuracies.append(model.score(fresh, truth))
         sizes.append(np.linalg.norm(model.coef_))
     error = np.std(accuracies, ddof=1) / np.sqrt(20)
-    assert abs(np.mean(accuracies) - 0.5) <= 2.0 * error
+    assert abs(np.mean(accuracies) - 0.5) <= 3.0 * error
     # predictions of a typical person stay near one half
     assert np.median(sizes) < 0.3

@@ -53,9 +53,10 @@ class Metric:
         seen = np.clip(ratio, 0.0, None)
         hidden = values <= floor
         if hidden.any():
-            # One by one they are noise; their mean says how much is there. Where that drowns too the trace is known:
-            # rows of about the length at which they were clipped.
-            seen[hidden] = max(float(ratio[hidden].mean()), 0.5 * row_clip**2 / (d * floor))
+            # One by one they are noise; their mean says how much is there. Where that drowns too the trace is known, of
+            # rows about as long as they were clipped: half of what the visible directions leave of it.
+            left = max(0.5 * row_clip**2 - float(values[~hidden].sum()), 0.0) / (int(hidden.sum()) * floor)
+            seen[hidden] = max(float(ratio[hidden].mean()), min(left, 1.0))
         length = math.sqrt(min(max(float(ratio.sum()), 1.0), row_clip**2 / floor, d))
         return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), seen, length)
 
