@@ -98,10 +98,10 @@ class RowMap:
         out = np.empty(design.n_rows)
         k = self.shape[1]
         for part, block in design.row_chunks():
-            mapped = self.rows(block)
-            squares = np.zeros(len(mapped))
+            mapped = np.ascontiguousarray(self.rows(block).T)  # columns are read one by one
+            squares = np.zeros(len(block))
             for j in range(k):  # fixed order: a row's length must not depend on where the row stands
-                squares += mapped[:, j] * mapped[:, j]
+                squares += mapped[j] * mapped[j]
             out[part] = np.sqrt(squares)
         result: FloatArray = out * (design.spacing * self._spacing * (1.0 + (k + 8) * 2.0**-52))
         return result

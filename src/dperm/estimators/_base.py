@@ -158,12 +158,12 @@ class PrivateLinearModel(BaseEstimator):
         self._check_parameters()
         for name, value in (("n", n), ("n_features", n_features)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InvalidInput(f"{name} must be a whole number of 1 or more, not {value!r}.")
+                raise InvalidInput(f"{name} must be a whole number of 1 or more{_instead(value)}.")
         self._refuse_undeclared(int(n_features))
         declared = resolve_bounds(self.bounds).classes
         count = n_classes if n_classes is not None else 2 if declared is None else len(declared)
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
-            raise InvalidInput(f"n_classes must be a whole number of 2 or more, not {count!r}.")
+            raise InvalidInput(f"n_classes must be a whole number of 2 or more{_instead(count)}.")
         request = self._request(int(n), int(n_features), int(count), None, None, ())
         return summarise(type(self).__name__, request, int(n), int(n_features))
 
@@ -353,6 +353,12 @@ class PrivateLinearModel(BaseEstimator):
     def _request_for(self, problem: Problem) -> FitRequest:
         names = getattr(self, "feature_names_in_", None)
         return self._request(*problem.X.shape, problem.n_classes, names, problem.boolean, problem.assumptions)
+
+
+def _instead(value: Any) -> str:
+    """Say what was given; of anything but a number the type alone, since it may be the data."""
+    shown = repr(value) if isinstance(value, int | float | np.number | None) else type(value).__name__
+    return f", not {shown}"
 
 
 def _tell(done: int, in_all: int) -> None:

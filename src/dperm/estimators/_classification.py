@@ -24,6 +24,9 @@ __all__ = ["PrivateClassifier"]
 
 LABELS_PUBLIC = "the set of labels is public"
 
+#: labels that are not declared become public with the model: so many are rather somebody's data
+_MOST_CLASSES = 100
+
 
 def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
     """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
@@ -41,6 +44,11 @@ def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
         refused = without_values("Unknown label type: unknown")
     if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
         raise InvalidData(refused)
+    if declared is None and len(classes) > _MOST_CLASSES:
+        raise InvalidData(
+            f"y has more than {_MOST_CLASSES} different labels: declare them by Bounds(classes=...), or use a "
+            "regressor if they are numbers."
+        )
     if len(classes) < 2:
         raise InvalidData("y has one class only; a classifier needs at least two classes.")
     if not known:

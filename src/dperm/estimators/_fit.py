@@ -168,6 +168,8 @@ class _Shop:
             holder = self._holder(target[:, None])
             low, high = buy_range(holder, request.purchase, self._calibrated, 0)
             self.released += holder.released
+        if not request.fit_intercept:  # nothing but the columns may move predictions away from zero
+            low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
         return TargetRange(float(low), float(high))
 
 

@@ -122,7 +122,7 @@ def _warnings(request: FitRequest, prepared: Prepared, facts: Facts, forecast: F
         out.append("delta is above 1/n: some person's whole record may be given away; 1/n^2 is usual")
     if request.n_bought(facts.n_features):
         missed = expected_rank_error(prepared.calibrated, len(request.purchase.grid_points())) / facts.n
-        if missed > request.purchase.low:
+        if missed > 0.25:  # beyond the quartiles a bought quantile cannot stay inside
             out.append(f"bought ranges may be off by {min(missed, 1.0):.0%} of the records: declare bounds if you can")
     if forecast is not None and forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
         out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")

@@ -159,6 +159,8 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
     """Write a file whole or not at all: under another name first, then moved to its place."""
     target = Path(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
+    if not target.parent.is_dir():
+        raise InvalidInput(f"cannot write {str(path)!r}: its folder does not exist; create it first.")
     with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".tmp", delete=False) as handle:
         try:
             handle.write(data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,7 @@ from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import NoisyMax
 from dperm.queries.statistics import QuantileScores
 
-__all__ = ["buy_range", "buy_scaling", "expected_rank_error", "with_purchase"]
+__all__ = ["buy_range", "buy_scaling", "expected_rank_error", "reachable_levels", "with_purchase"]
 
 FloatArray = NDArray[np.float64]
 
@@ -41,11 +43,23 @@ def buy_range(holder: DataHolder, purchase: QuantilePurchase, calibrated: Calibr
     """Release two quantiles of a column and return them in order."""
     grid = purchase.grid_points()
     mechanism = NoisyMax(calibrated.noise_multiplier(QuantileScores.name))
-    queries = (
-        QuantileScores(column, purchase.low, grid, "low"),
-        QuantileScores(column, purchase.high, grid, "high"),
-    )
-    return np.sort([grid[holder.release(query, mechanism)] for query in queries])
+    low, high = reachable_levels(purchase, calibrated, holder.facts.n)
+    queries = (QuantileScores(column, low, grid, "low"), QuantileScores(column, high, grid, "high"))
+    ends: FloatArray = np.sort([grid[holder.release(query, mechanism)] for query in queries])
+    # inner quantiles are carried out to the wanted ones as those of a normal distribution lie
+    normal = NormalDist().inv_cdf
+    wider = (normal(purchase.high) - normal(purchase.low)) / (normal(high) - normal(low))
+    return ends.mean() + (ends - ends.mean()) * wider if wider > 1.0 else ends
+
+
+def reachable_levels(purchase: QuantilePurchase, calibrated: CalibratedPlan, n: int) -> tuple[float, float]:
+    """Levels of the quantiles to buy, from public numbers.
+
+    A quantile nearer to the end than its own error in ranks may come out anywhere beyond the data, so the levels stay
+    that far inside, down to the quartiles.
+    """
+    inside = min(expected_rank_error(calibrated, len(purchase.grid_points())) / n, 0.25)
+    return min(max(purchase.low, inside), 0.25), max(min(purchase.high, 1.0 - inside), 0.75)
 
 
 def buy_scaling(

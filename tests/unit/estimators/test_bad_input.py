@@ -217,3 +217,14 @@ def test_seeded_noise_is_refused_by_a_cap(epsilon):
         DPLogisticRegression(epsilon=epsilon, bounds=UNIT, ledger=ledger, insecure_seed=0).fit(*people())
     assert ledger.entries() == before
     DPLogisticRegression(epsilon=0.5, delta=1e-6, bounds=UNIT, ledger=ledger).fit(*people())
+
+
+def test_numbers_given_to_a_classifier_are_not_published_as_labels(ledger):
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (150, 3))
+    check(ledger, X, np.arange(150), InvalidData, "more than 100 different labels")
+
+
+def test_a_plan_of_data_shows_none_of_them():
+    X, y = people()
+    with pytest.raises(InvalidInput, match=r"n must be a whole number of 1 or more, not ndarray\.$"):
+        DPLogisticRegression().plan(X, y)

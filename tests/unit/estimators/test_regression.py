@@ -169,10 +169,34 @@ def test_target_range():
     assert TargetRange(3.0, 3.0).clip(np.array([1.0, 9.0])).tolist() == [3.0, 3.0]
 
 
-def test_no_intercept_means_the_middle_of_the_target_at_zero():
-    X, y = people()
-    fitted = DPRidge(epsilon=1e5, bounds=BOUNDS, fit_intercept=False, insecure_seed=0).fit(X, y)
-    assert fitted.intercept_ == pytest.approx(10.0)
+def test_no_intercept_means_a_line_through_zero():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 1.0, (3000, 3))
+    bounds = Bounds(features=(0, 1), target=(0, 6))
+    fitted = DPLinearRegression(epsilon=1e6, bounds=bounds, fit_intercept=False, insecure_seed=0).fit(X, X @ [2, 2, 1])
+    assert fitted.intercept_ == 0.0
+    assert fitted.coef_ == pytest.approx([2.0, 2.0, 1.0], abs=0.01)
+
+
+@pytest.mark.parametrize("skewed", [lambda r: r.random(5000) < 0.27, lambda r: r.exponential(1.0, 5000)])
+def test_a_skewed_target_is_not_pulled_to_its_median(skewed):
+    """With little noise the clip is wide, so that clipped residuals do not move the intercept off the mean."""
+    rng = np.random.default_rng(1)
+    y = np.asarray(skewed(rng), float)
+    bounds = Bounds(centre=0, scale=1, clip=4, target=(0, 10))
+    fitted = DPRidge(epsilon=4.0, bounds=bounds, insecure_seed=0).fit(rng.normal(size=(5000, 3)), y)
+    assert fitted.intercept_ == pytest.approx(y.mean(), abs=0.1 * y.std())
+
+
+def test_bought_bounds_are_of_use_with_few_rows():
+    """Levels of quantiles nearer to the end than their own error once came out anywhere on the grid."""
+    scores = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(2000, 5))
+        y = X @ [1.0, -1.0, 0.5, 0.0, 0.0] + rng.normal(size=2000)
+        scores.append(DPRidge(epsilon=1.0, insecure_seed=seed).fit(X, y).score(X, y))
+    assert min(scores) > 0.4
 
 
 # ------------------------------------------------------------------------------------------ refusals

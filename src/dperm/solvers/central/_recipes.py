@@ -32,6 +32,8 @@ class Recipe:
         Typical size of a slope; None where it is released (the deviation of a regression's target).
     clip_much, clip_little : float
         A person's gradient is clipped at this many typical ones, with much and with little noise.
+    most_growth : float
+        How many times longer gradients may be where there is next to no noise.
     signal : float
         Squared size of what is to be learnt, in units that make the time of descent come out (see the guide).
     explained : float
@@ -56,6 +58,7 @@ class Recipe:
     slope: float | None
     clip_much: float
     clip_little: float
+    most_growth: float
     signal: float
     explained: float
     forgiven: float
@@ -69,7 +72,9 @@ class Recipe:
 
     def clip(self, dominance: float) -> float:
         """Clip in typical gradients."""
-        return self.clip_little + (self.clip_much - self.clip_little) * dominance
+        base = self.clip_little + (self.clip_much - self.clip_little) * dominance
+        # where noise is far below what is forgiven, bias from clipping is the larger part: noise is traded for it
+        return base * min(self.most_growth, max(1.0, (1.0 / max(dominance, 1e-12) - 1.0) ** 0.25))
 
     def mixed(self, pair: tuple[float, float], dominance: float) -> float:
         """Between the first (much noise) and the second number."""
@@ -113,6 +118,7 @@ _CLASSES = Recipe(
     slope=0.5,
     clip_much=0.5,
     clip_little=1.0,
+    most_growth=1.0,
     signal=0.72,
     explained=0.8,
     forgiven=0.01,
@@ -130,6 +136,7 @@ _NUMBERS = Recipe(
     slope=None,
     clip_much=0.8,
     clip_little=1.25,
+    most_growth=4.0,
     signal=0.45,
     explained=0.5,
     forgiven=0.01,
