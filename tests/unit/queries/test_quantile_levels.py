@@ -1,0 +1,27 @@
+"""Levels of bought quantiles follow public numbers alone and stay inside by their own error in ranks."""
+
+import pytest
+
+from dperm.data.bounds import QuantilePurchase
+from dperm.privacy.budget import Budget
+from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
+from dperm.queries.quantiles import expected_rank_error, reachable_levels, with_purchase
+
+
+def calibrated(epsilon):
+    plan = with_purchase(Plan((PlannedRelease("gradient", "gaussian", 8),)), QuantilePurchase(), 5)
+    return calibrate(plan, Budget(epsilon, 1e-6))
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(500, 1.0), (3000, 1.0), (1_000_000, 1.0), (3000, 8.0)])
+def test_levels_stay_inside_by_their_error(n, epsilon):
+    purchase, made = QuantilePurchase(), calibrated(epsilon)
+    low, high = reachable_levels(purchase, made, n)
+    missed = expected_rank_error(made, len(purchase.grid_points())) / n
+    assert low == pytest.approx(min(max(0.05, missed), 0.25))
+    assert high == pytest.approx(1.0 - low)
+
+
+def test_many_rows_get_the_levels_that_were_asked_for():
+    assert reachable_levels(QuantilePurchase(), calibrated(1.0), 10_000_000) == (0.05, 0.95)
+    assert reachable_levels(QuantilePurchase(), calibrated(1.0), 10) == (0.25, 0.75)
