@@ -24,6 +24,7 @@ __all__ = ["ColumnSums"]
 FloatArray = NDArray[np.float64]
 
 _FEW = 4
+_SHORT_GRID = 2.0**-22  # single precision errs by less than a step of such a grid
 
 
 @cache
@@ -60,7 +61,9 @@ class ColumnSums:
         if loss is not self._loss and loss != self._loss:
             # what the slopes depend on beside the scores; labels are mapped into their range and to grid steps once
             mapped = np.clip(target, 0.0, 1.0) / grid if type(loss) is Logistic else target
-            self._loss, self._slopes_hold, self._target = loss, False, np.array(mapped, np.float64)
+            number = np.float32 if type(loss) is Logistic and grid >= _SHORT_GRID else np.float64
+            self._loss, self._slopes_hold, self._target = loss, False, np.array(mapped, number)
+            self._slopes = np.empty(design.n_rows, number)
         outstanding = self._catch_up(design, weights)
         ready = self._slopes_hold and outstanding is None
         self._last, self._slopes_hold = None, False  # whoever interrupts the lines below leaves nothing half done
@@ -82,14 +85,14 @@ class ColumnSums:
         kernels, entries = _kernels(), design.dense_column(column)
         if ready:
             return kernels.clipped_column_sum(entries, self._slopes, limit), True
-        if len(self._slopes) != design.n_rows:
-            self._slopes = np.empty(design.n_rows)
         moved, change = outstanding or (column, 0.0)
         step = (design.dense_column(moved), change)
         unit, per_grid = design.spacing * self._spacing, 1.0 / grid  # powers of two: multiplying is as good as dividing
         bound, scores, target, slopes = loss.slope_bound, self._scores, self._target, self._slopes
         if type(loss) is Logistic:  # a subclass may have slopes of its own
-            return kernels.moved_logistic_sum(*step, entries, scores, unit, target, per_grid, limit, slopes), True
+            short = slopes.dtype == np.float32
+            kernel = kernels.moved_short_logistic_sum if short else kernels.moved_logistic_sum
+            return kernel(*step, entries, scores, unit, target, per_grid, limit, slopes), True
         if type(loss) in RESIDUAL_LOSSES:
             if outstanding:  # slopes cost less than writing them down, unless they serve again
                 return kernels.moved_residual_sum(*step, entries, scores, unit, target, bound, per_grid, limit), False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
@@ -133,6 +133,7 @@ class DataHolder:
         self.neighbours = neighbours
         self._charges = charges
         self._source = source
+        self._known: dict[Hashable, tuple[Released, float, Event]] = {}
         self.released: list[Released] = []
         self.shared: list[tuple[str, str]] = []
 
@@ -146,15 +147,30 @@ class DataHolder:
 
         ``group`` names the planned release that is used up, the query's own name by default.
         """
+        # all that can be refused is refused before the charge; the noise scale depends on public numbers only
+        released, bound, event = self._public_numbers(query, mechanism, group)
+        self._refuse_shared_fields(query)
+        self._charges.charge(released.query, event)
+        self.released.append(released)
+        return mechanism.apply(self._evaluate(query), released.sensitivity, bound, self._source)
+
+    def _public_numbers(self, query: Query, mechanism: Mechanism, group: str | None) -> tuple[Released, float, Event]:
+        """The record of a release, the bound on its values and its cost; worked out once per family of queries."""
+        family = query.family if isinstance(query, Query) else None
+        key = None if family is None else (type(query), family, type(mechanism), mechanism, group)
+        known = self._known.get(key) if key is not None else None
+        if known is not None:
+            return known
         self._check(query, mechanism)
-        name = group or query.name
         sensitivity = query.sensitivity(self.facts, self.neighbours)
         bound, size = query.bound(self.facts), query.size(self.facts)
-        # all that can be refused is refused before the charge; the noise scale depends on public numbers only
         scale = mechanism.noise_scale(sensitivity, bound, size)
-        self._charges.charge(name, mechanism.event(query.replacement_ratio))
-        self.released.append(Released(name, mechanism.kind, mechanism.noise_multiplier, sensitivity, scale, size))
-        return mechanism.apply(self._evaluate(query), sensitivity, bound, self._source)
+        name = group or query.name
+        released = Released(name, mechanism.kind, mechanism.noise_multiplier, sensitivity, scale, size)
+        numbers = released, bound, mechanism.event(query.replacement_ratio)
+        if key is not None:
+            self._known[key] = numbers
+        return numbers
 
     def share(self, query: Query, domain: TrustedDomain) -> Shared:
         """Hand an un-noised value to participants of a trusted domain; logged, and never convertible to a release."""
@@ -178,7 +194,6 @@ class DataHolder:
                 f"{type(mechanism).__name__} needs a sensitivity in {mechanism.norm}, "
                 f"but query {query.name!r} states it in {query.norm}."
             )
-        self._refuse_shared_fields(query)
 
     @staticmethod
     def _refuse_shared_fields(query: Query) -> None:
@@ -252,6 +267,7 @@ class Rehearsal(DataHolder):
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
         """Check a release and answer with zeros."""
         self._check(query, mechanism)
+        self._refuse_shared_fields(query)
         sensitivity = query.sensitivity(self.facts, self.neighbours)
         size = query.size(self.facts)
         mechanism.noise_scale(sensitivity, query.bound(self.facts), size)

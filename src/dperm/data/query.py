@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +28,15 @@ class Query(ABC):
     norm: ClassVar[str]
     #: sensitivity under replace-one divided by the one under zero-out
     replacement_ratio: ClassVar[float] = 2.0
+
+    @property
+    def family(self) -> Hashable | None:
+        """Key of queries that share sensitivity, bound, size and checks, so that a holder works them out once.
+
+        None, the default, has them worked out for every release. A class that answers for itself must not answer for
+        its subclasses, whose numbers may differ.
+        """
+        return None
 
     @abstractmethod
     def evaluate(self, data: Any) -> NDArray[np.float64]:

@@ -11,11 +11,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dperm.kernels.short_sigmoid import short_fma, short_sigmoid
 from dperm.kernels.sigmoid import fma, sigmoid
 
-__all__ = ["add_multiple", "clipped_column_sum", "moved_logistic_sum", "moved_residual_sum", "residual_slopes"]
+__all__ = [
+    "add_multiple",
+    "clipped_column_sum",
+    "moved_logistic_sum",
+    "moved_residual_sum",
+    "moved_short_logistic_sum",
+    "residual_slopes",
+]
 
 FloatArray = NDArray[np.float64]
+ShortArray = NDArray[np.float32]
+
+_STRIP = 1024  # rows whose numbers stay in the nearest cache from one loop to the next
 
 
 # These two add whole numbers below 2^53: the compiler may fuse and reassociate, as nothing is rounded. They are
@@ -38,7 +49,7 @@ def add_multiple(scores: FloatArray, column: FloatArray, change: float) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def clipped_column_sum(column: FloatArray, slopes: FloatArray, limit: float) -> float:
+def clipped_column_sum(column: FloatArray, slopes: FloatArray | ShortArray, limit: float) -> float:
     """Sum of column * slopes, each product clipped; all whole."""
     total = 0.0
     for i in range(slopes.size):
@@ -98,4 +109,42 @@ def moved_logistic_sum(
         slope = np.trunc(fma(sigmoid(score * spacing), per_grid, -target[i]))
         slopes[i] = slope
         total = _plus(total, min(max(column[i] * slope, -limit), limit))
+    return total
+
+
+# One loop per kind of number: a loop over both single and double precision is not vectorised well.
+@njit(error_model="numpy")
+def _move(before: FloatArray, change: float, scores: FloatArray, spacing: float, predictions: ShortArray) -> None:
+    for i in range(scores.size):
+        score = _moved(scores[i], before[i], change)
+        scores[i] = score
+        predictions[i] = score * spacing
+
+
+@njit(error_model="numpy")
+def _short_slopes(predictions: ShortArray, target: ShortArray, per_grid: float, slopes: ShortArray) -> None:
+    for i in range(slopes.size):
+        slopes[i] = np.trunc(short_fma(short_sigmoid(predictions[i]), per_grid, -target[i]))
+
+
+@njit(cache=True, error_model="numpy")
+def moved_short_logistic_sum(
+    before: FloatArray,
+    change: float,
+    column: FloatArray,
+    scores: FloatArray,
+    spacing: float,
+    target: ShortArray,
+    per_grid: float,
+    limit: float,
+    slopes: ShortArray,
+) -> float:
+    """:func:`moved_logistic_sum` with slopes in single precision, for short grids."""
+    total, short = 0.0, np.float32(per_grid)
+    predictions = np.empty(_STRIP, np.float32)
+    for start in range(0, scores.size, _STRIP):
+        stop = min(start + _STRIP, scores.size)
+        _move(before[start:stop], change, scores[start:stop], spacing, predictions)
+        _short_slopes(predictions, target[start:stop], short, slopes[start:stop])
+        total += clipped_column_sum(column[start:stop], slopes[start:stop], limit)
     return total

@@ -53,12 +53,8 @@ def floor_noise(
         return out
     if sampler != "filtered":
         raise InvalidInput(f"sampler must be 'filtered' or 'integer', not {sampler!r}.")
-    if n == 1:  # the same steps without the cost of arrays: solvers release a single number thousands of times
-        word = source.word()
-        cell, decided = filtered_cell(word, scale, kind)
-        if not decided:
-            cell = _exact_cell(word >> 1, cell, scale, source, kind)
-        out[0] = -cell - 1 if word & 1 else cell
+    if n == 1:
+        out[0] = _one_filtered(scale, source, kind)
         return out
     for start in range(0, n, _CHUNK):
         stop = min(start + _CHUNK, n)
@@ -69,6 +65,15 @@ def floor_noise(
         # -X lies in (-(k+1), -k] where X lies in [k, k+1): its floor is -(k+1), up to an event of probability 0
         out[start:stop] = np.where(negative, -cells - 1, cells)
     return out
+
+
+def _one_filtered(scale: float, source: RandomSource, kind: str) -> int:
+    """One value without the cost of arrays: solvers release a single number thousands of times."""
+    word = source.word()
+    cell, decided = filtered_cell(word, scale, kind)
+    if not decided:
+        cell = _exact_cell(word >> 1, cell, scale, source, kind)
+    return -cell - 1 if word & 1 else cell
 
 
 def _exact_cell(digits: int, guess: int, scale: float, source: RandomSource, kind: str) -> int:
@@ -166,12 +171,12 @@ class Lattice:
         self, value: NDArray[np.float64], source: RandomSource, sampler: str = "filtered"
     ) -> NDArray[np.float64]:
         """Clip, round and add noise."""
-        if np.size(value) == 1 and sampler == "filtered":
+        if sampler == "filtered" and np.size(value) == 1:
             one = float(np.asarray(value).item())
             if not math.isfinite(one):
                 raise InvalidInput(_NOT_FINITE)
             step = round(min(max(one, -self.bound), self.bound) / self.spacing)
-            step += floor_noise(1, self.scale, source, self.kind).item()
+            step += _one_filtered(self.scale, source, self.kind)
             return np.array((float(step) + 0.5) * self.spacing, ndmin=np.ndim(value))
         flat = np.asarray(value, np.float64).ravel()
         if not np.isfinite(flat).all():

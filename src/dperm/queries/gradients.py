@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -17,7 +18,15 @@ from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero, weights_on_grid
 from dperm.objective import Loss
 
-__all__ = ["FullGradient", "GradientBlock", "GradientCoordinate", "check_weights", "clipped_slopes", "predictions"]
+__all__ = [
+    "FullGradient",
+    "GradientBlock",
+    "GradientCoordinate",
+    "check_weights",
+    "clipped_slopes",
+    "predictions",
+    "scores_at",
+]
 
 FloatArray = NDArray[np.float64]
 Weights = FloatArray | SparseWeights | BoxedWeights
@@ -40,15 +49,19 @@ def check_weights(weights: Weights, loss: Loss, facts: Facts) -> None:
 
 def predictions(data: DesignData, weights: Weights) -> FloatArray:
     """Exact predictions of every row at public weights (rounded to the design's weight grid)."""
-    design = data.design
     if isinstance(weights, SparseWeights | BoxedWeights):
-        scores, spacing = data.memory.scores(design, weights)
-        return scores * spacing
+        scores, spacing = data.memory.scores(data.design, weights)
+    else:
+        scores, spacing = scores_at(data, weights)
+    return scores * spacing  # whole numbers times a power of two: no rounding
+
+
+def scores_at(data: DesignData, weights: FloatArray) -> tuple[FloatArray, float]:
+    """Predictions of every row in whole steps, and the length of a step; the array is the caller's own."""
     # far beyond any use, and small enough that no prediction overflows
     bounded = np.clip(np.asarray(weights, np.float64), -1e250, 1e250)
-    steps, spacing = weights_on_grid(bounded, design.grids.weight_bits)
-    # whole numbers times a power of two: no rounding
-    return design.scores(steps) * (design.spacing * spacing)
+    steps, spacing = weights_on_grid(bounded, data.design.grids.weight_bits)
+    return data.design.scores(steps), data.design.spacing * spacing
 
 
 def clipped_slopes(
@@ -137,17 +150,30 @@ class GradientBlock(FullGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "columns", tuple(map(int, self.columns)))
-        if not self.columns or min(self.columns) < 0 or len(set(self.columns)) < len(self.columns):
+        columns = tuple(map(int, self.columns))
+        object.__setattr__(self, "columns", columns)
+        if not columns or min(columns) < 0 or (len(columns) > 1 and len(set(columns)) < len(columns)):
             raise InvalidInput("a gradient block needs distinct column indices, at least one, all >= 0.")
+        if isinstance(self.weights, BoxedWeights):
+            self._within(self.weights.d)
+
+    def _within(self, d: int) -> None:
+        if max(self.columns) >= d:
+            raise InvalidInput(f"column {max(self.columns)} is outside a design of {d} columns.")
 
     def _n_columns(self, facts: Facts) -> int:
-        if max(self.columns) >= facts.d:
-            raise InvalidInput(f"column {max(self.columns)} is outside a design of {facts.d} columns.")
+        self._within(facts.d)
         return len(self.columns)
 
     def _columns(self) -> NDArray[np.intp] | None:
         return np.asarray(self.columns, np.intp)
+
+    @property
+    def family(self) -> Hashable | None:
+        if type(self) is not GradientBlock or type(self.weights) is not BoxedWeights:
+            return None
+        # neither the weights' values, which are finite, nor which columns of theirs are taken
+        return self.loss, self.clip, len(self.columns), self.weights.d
 
     def evaluate(self, data: DesignData) -> FloatArray:
         boxed = isinstance(self.weights, SparseWeights | BoxedWeights)

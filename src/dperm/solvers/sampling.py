@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, pairwise
 from numbers import Real
 from typing import Any
 
@@ -90,7 +90,7 @@ def _check_count(name: str, value: Any, most: int) -> int:
 def _indices(values: Any) -> Subset:
     """Indices in the order given."""
     try:
-        return tuple(operator.index(j) for j in values)
+        return tuple(map(operator.index, values))
     except TypeError:
         raise InvalidInput(f"a subset of coordinates must list whole numbers, not {values!r}.") from None
 
@@ -207,10 +207,12 @@ class BlockSampling(ArbitrarySampling):
         return cls(blocks, [m / sum(largest) for m in largest])
 
 
-def _equal_blocks(d: int, n_blocks: int) -> list[Any]:
+def _equal_blocks(d: int, n_blocks: int) -> list[range]:
     d = _check_size(d)
     n_blocks = _check_count("n_blocks", n_blocks, d)
-    return [part.tolist() for part in np.array_split(np.arange(d), n_blocks)]
+    smaller, n_larger = divmod(d, n_blocks)
+    ends = list(accumulate([smaller + 1] * n_larger + [smaller] * (n_blocks - n_larger), initial=0))
+    return [range(start, stop) for start, stop in pairwise(ends)]
 
 
 @dataclass(frozen=True)

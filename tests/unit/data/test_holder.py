@@ -13,15 +13,16 @@ import pytest
 from dperm import Ledger
 from dperm.data.holder import DataHolder, Shared, TrustedDomain
 from dperm.data.query import Query
+from dperm.data.weights import BoxedWeights
 from dperm.errors import InvalidInput, PlanViolation
-from dperm.objective import Logistic
+from dperm.objective import Logistic, SmoothedHinge
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
 from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
-from dperm.queries import AtomScores, FirstMoment, FullGradient, GradientBlock, PartialPredictions
+from dperm.queries import AtomScores, FirstMoment, FullGradient, GradientBlock, GradientCoordinate, PartialPredictions
 from dperm.testing.solvers import problem
 
 DOMAIN = TrustedDomain("clinics", ("north", "south"))
@@ -167,6 +168,46 @@ def test_bad_queries_are_refused_before_the_charge(door):
         door.holder.release(Tripwire(Logistic(), np.full_like(door.weights, np.nan)), door.mechanism)
     with pytest.raises(InvalidInput, match="outside a design"):
         door.holder.release(GradientBlock(Logistic(), door.weights, None, (99,)), door.mechanism, group="gradient")
+    assert not door.scope.records
+
+
+def test_queries_of_one_family_share_their_numbers_and_others_do_not(door):
+    d = len(door.weights)
+    boxed = BoxedWeights(np.zeros(d), 8.0)
+
+    class Halved(GradientBlock):
+        def zero_out_sensitivity(self, facts):
+            return 0.5 * super().zero_out_sensitivity(facts)
+
+    def blocks(cls):
+        return [
+            cls(loss, weights, clip, columns)
+            for loss in (Logistic(), SmoothedHinge(0.5), SmoothedHinge(2.0))
+            for weights in (boxed, boxed.moved(0, 3.0), door.weights)
+            for clip in (None, 0.1, 0.2)
+            for columns in ((0,), (1,), (0, 1))
+        ]
+
+    seen = {}
+    for query in [*blocks(GradientBlock), *blocks(Halved), GradientCoordinate(Logistic(), boxed, None, (0,))]:
+        released, bound, event = door.holder._public_numbers(query, door.mechanism, None)
+        assert released.sensitivity == query.sensitivity(door.holder.facts, door.holder.neighbours)
+        assert released.size == query.size(door.holder.facts)
+        assert released.query == query.name
+        assert bound == query.bound(door.holder.facts)
+        assert event == door.mechanism.event(query.replacement_ratio)
+        if query.family is not None:
+            assert seen.setdefault(query.family, released) is released
+    assert len(seen) == 3 * 3 * 2
+    assert all(query.family is None for query in blocks(Halved))
+
+
+def test_a_shared_value_is_refused_also_in_a_query_of_a_known_family(door):
+    query = GradientBlock(Logistic(), BoxedWeights(np.zeros(len(door.weights)), 8.0), None, (0,))
+    door.holder._public_numbers(query, door.mechanism, "gradient")
+    object.__setattr__(query, "note", Shared(np.zeros(3), TrustedDomain("a", ("b",)), "c"))
+    with pytest.raises(PlanViolation, match="a shared value is neither"):
+        door.holder.release(query, door.mechanism, group="gradient")
     assert not door.scope.records
 
 

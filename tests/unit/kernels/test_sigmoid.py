@@ -9,8 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 
+from dperm.kernels import short_sigmoid as short
 from dperm.kernels import sigmoid
-from dperm.kernels.coordinate import moved_logistic_sum
+from dperm.kernels.coordinate import moved_logistic_sum, moved_short_logistic_sum
 from dperm.kernels.exact import toward_zero
 from dperm.kernels.sigmoid import logistic_slopes
 from dperm.objective import Logistic
@@ -107,7 +108,15 @@ def scaled_slopes(z, y):
     return toward_zero(Logistic().slope(z, y), 2.0**-40)
 
 
-@pytest.mark.parametrize("function", [logistic_slopes, fused_slopes, scaled_slopes])
+def short_slopes(z, y):
+    """Slopes on a short grid, in single precision."""
+    out, zeros = np.empty(len(z), np.float32), np.zeros(len(z))
+    target = (y * 2.0**22).astype(np.float32)
+    moved_short_logistic_sum(zeros, 0.0, zeros, z.copy(), 1.0, target, 2.0**22, math.inf, out)
+    return out
+
+
+@pytest.mark.parametrize("function", [logistic_slopes, fused_slopes, scaled_slopes, short_slopes])
 def test_position_does_not_matter(function):
     assert not position_matters(function)
 
@@ -125,3 +134,45 @@ def test_a_tail_that_rounds_differently_is_noticed():
 def test_both_ways_to_a_slope_are_one():
     z, y = draws(1003, seed=5), np.random.default_rng(6).integers(0, 2, 1003).astype(float)
     assert fused_slopes(z, y).tobytes() == scaled_slopes(z, y).tobytes()
+
+
+# -------------------------------------------------------------------------------------------- single precision
+def test_short_slopes_are_off_by_less_than_two_steps():
+    z = np.concatenate([draws(200_000, seed=7), np.linspace(-90.0, 90.0, 100_001), [-1e308, -0.0, 1e308]])
+    y = np.random.default_rng(8).integers(0, 2, len(z)).astype(float)
+    got = short_slopes(z, y)
+    assert (got == np.trunc(got)).all()
+    assert (np.abs(got) <= 2.0**22).all()
+    assert (
+        np.abs(got - logistic_slopes(z, y) * 2.0**22).max() < 1.0 + 0.75
+    )  # rounded toward zero, and Claim 5 of the proof
+
+
+def to_single(exact: Fraction) -> np.float32:
+    """The nearest single-precision number, ties to even, without rounding twice."""
+    if exact == 0:
+        return np.float32(0.0)
+    exponent = math.frexp(float(abs(exact)))[1] - 24
+    steps = exact / Fraction(2) ** exponent
+    whole = round(steps)  # of a Fraction: exact, ties to even
+    return np.float32(math.ldexp(whole, exponent))
+
+
+def once_rounded_short(z: np.float32) -> np.float32:
+    def fma(a, b, c):
+        return to_single(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)))
+
+    x = min(max(z, -short._FARTHEST), short._FARTHEST)
+    shifted = fma(x, short._PER_LOG_2, short._WHOLE)
+    k = shifted - short._WHOLE
+    r = fma(k, short._LOG_2_LOW, fma(k, short._LOG_2_HIGH, x))
+    square = r * r
+    even, odd = fma(square, short._EVEN_1, short._EVEN_0), square + short._ODD_0
+    down = fma(odd, r, even)
+    return down / fma(fma(odd, -r, even), np.float32(math.ldexp(1.0, int(k))), down)
+
+
+def test_every_short_operation_is_rounded_once():
+    z = draws(3000, seed=9)
+    expected = [math.trunc(float(once_rounded_short(np.float32(x))) * 2.0**22) for x in z.tolist()]
+    assert short_slopes(z, np.zeros(len(z))).tolist() == expected

@@ -59,7 +59,7 @@ def _non_empty(sampling: Sampling, holder: DataHolder) -> tuple[int, ...]:
     for _ in range(1000):
         drawn = sampling.draw(holder.public_randomness)
         if len(drawn):
-            return tuple(map(int, drawn))
+            return tuple(drawn)
     raise InvalidInput("the sampling draws the empty set a thousand times in a row: give it larger probabilities.")
 
 
