@@ -11,6 +11,8 @@ from dperm.errors import InvalidInput
 from dperm.privacy.categories import LocalHashing, RandomizedCategory, UnaryEncoding
 from dperm.privacy.one_bit import LATTICE
 from dperm.privacy.randomness import RandomSource
+from dperm.testing import ContractViolation
+from dperm.testing.local import check_answers
 
 ALL = (RandomizedCategory, UnaryEncoding, LocalHashing)
 
@@ -70,6 +72,46 @@ def test_noise_for_another_epsilon_would_be_seen(kind):
 def test_unary_beats_randomized_response_with_many_categories():
     assert UnaryEncoding(1.0, 100).variance(0.0, 1) < RandomizedCategory(1.0, 100).variance(0.0, 1)
     assert RandomizedCategory(1.0, 3).variance(0.0, 1) < UnaryEncoding(1.0, 3).variance(0.0, 1)
+
+
+class TestTheAnswersAlone:
+    """What an observer of two categories sees: which of the two a report supports; both sides, all outcomes."""
+
+    @staticmethod
+    def audit(report, epsilon, **options):
+        source = RandomSource(5)
+
+        def supported(values):
+            sent = report.report(values.astype(int), source)
+            if isinstance(report, LocalHashing):
+                of = [report._hashed(sent, category) == sent[:, 2] for category in (0, 1)]
+            else:
+                of = [sent[:, category] if sent.ndim == 2 else sent == category for category in (0, 1)]
+            return of[0] + 2 * of[1].astype(int)
+
+        check_answers(supported, (0, 1, 2), epsilon, n_answers=4, slack=0.06, **options)
+
+    @pytest.mark.parametrize("kind", ALL)
+    @pytest.mark.parametrize("epsilon", [0.5, 2.0])
+    def test_they_keep_epsilon_and_spend_it(self, kind, epsilon):
+        self.audit(kind(epsilon, 4), epsilon)
+
+    @pytest.mark.parametrize("kind", ALL)
+    def test_halved_noise_is_caught(self, kind):
+        with pytest.raises(ContractViolation, match="claimed"):
+            self.audit(kind(2.0, 4), 1.0)
+
+    def test_a_unary_bit_that_spends_epsilon_alone_is_caught(self):
+        """Both bits change, so the two factors multiply: the own bit must stay at 1/2."""
+
+        class Greedy(UnaryEncoding):
+            def report(self, categories, source):
+                own = np.eye(self.n_categories)[categories] > 0
+                words = source.words(own.size).reshape(own.shape) >> np.uint64(32)
+                return words < np.where(own, LATTICE - self.floor, self.floor).astype(np.uint64)
+
+        with pytest.raises(ContractViolation, match="claimed"):
+            self.audit(Greedy(1.0, 4), 1.0)
 
 
 @pytest.mark.parametrize("kind", ALL)

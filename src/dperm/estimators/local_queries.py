@@ -14,10 +14,13 @@ from scipy import fft
 from sklearn.exceptions import NotFittedError
 
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
+from dperm.privacy.ledger import Ledger
 from dperm.privacy.one_bit import OneBit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Chebyshev, Counts, Parity, Task
 from dperm.solvers.local.conjunctions import Conjunction, best_conjunction, conjunction
+
+from .local_report import checked_ledger, collection_charged, local_report, task_charged
 
 __all__ = ["Answer", "Marginals", "SmoothQueries"]
 
@@ -38,8 +41,48 @@ class Answer:
         return math.hypot(self.deviation, self.bias)
 
 
-class Marginals:
+class _Queries:
+    """What both kinds of queries share: a task, a collection, and what it cost."""
+
+    task: Task
+    ledger: Ledger | None
+    insecure_seed: int | None
+
+    def fit(self, X: Any) -> Self:
+        """Simulate the collection with one person per row; charges the ledger with every call."""
+        records = self._records(X)
+        source = RandomSource(self.insecure_seed)
+        fingerprint = None if self.ledger is None else self.ledger.fingerprint([np.ascontiguousarray(records)])
+        with collection_charged(self.ledger, self.task, source, fingerprint) as charged:
+            counts = self.task.collect(records, source)
+        return self._take(counts, source, charged)
+
+    def fit_counts(self, counts: Counts) -> Self:
+        """Take the counts of a collection; charges the ledger once per task."""
+        if not isinstance(counts, Counts):
+            raise InvalidInput(f"counts must be the Counts of a task, not {type(counts).__name__}.")
+        self.task.scaled_sums(counts)  # refuses those of another task before anything is charged
+        return self._take(counts, None, task_charged(self.ledger, self.task))
+
+    def _records(self, X: Any) -> NDArray[Any]:
+        """What people report on."""
+        return self.task.sketch.records(X)
+
+    def _take(self, counts: Counts, source: RandomSource | None, charged: dict[str, Any]) -> Self:
+        self.means_, self.variances_ = self.task.scaled_sums(counts)
+        self.counts_ = counts
+        self.privacy_report_ = local_report(self.task, counts.n_people, {}, (), source, charged)
+        return self
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "counts_"):
+            raise NotFittedError(f"{type(self).__name__} has no counts yet: call fit or fit_counts first.")
+
+
+class Marginals(_Queries):
     """Marginals of up to ``k`` of a record's bits, all of them from one collection.
+
+    Records are rows of numbers; entries above 1/2 are ones.
 
     Guarantee
     ---------
@@ -58,6 +101,8 @@ class Marginals:
         Public number of people expected; decides how much bias is worth taking.
     degree : int, optional
         Degree of the polynomial that stands for a conjunction of ``k`` bits; the one of least error if not given.
+    ledger : Ledger, optional
+        Where a collection is charged, epsilon for every person.
     insecure_seed : int, optional
         Makes a simulated collection reproducible, for tests; voids the guarantee.
 
@@ -78,6 +123,7 @@ class Marginals:
         k: int,
         n_people: int,
         degree: int | None = None,
+        ledger: Ledger | None = None,
         insecure_seed: int | None = None,
     ) -> None:
         for name, value in (("n_bits", n_bits), ("k", k), ("n_people", n_people)):
@@ -85,7 +131,7 @@ class Marginals:
         if not k <= n_bits:
             raise InvalidInput(f"k must not exceed n_bits = {n_bits}, not {k!r}.")
         self.epsilon, self.n_bits, self.k, self.n_people = epsilon, n_bits, k, n_people
-        self.insecure_seed = insecure_seed
+        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
         gain = OneBit(epsilon).gain
         self.polynomial: Conjunction = (
             best_conjunction(k, n_bits, n_people, gain) if degree is None else conjunction(k, degree)
@@ -101,19 +147,9 @@ class Marginals:
         deviation = self.polynomial.deviation(self.n_bits, self.n_people, self.task.bit.gain)
         return Answer(math.nan, deviation, self.polynomial.bias)
 
-    def fit(self, X: Any) -> Self:
-        """Simulate the collection with one person per row; entries above 1/2 are ones."""
-        return self.fit_counts(self.task.collect(X, RandomSource(self.insecure_seed)))
-
-    def fit_counts(self, counts: Counts) -> Self:
-        """Take the counts of a collection."""
-        self.means_, self.variances_ = self.task.scaled_sums(counts)
-        self.counts_ = counts
-        return self
-
     def query(self, columns: Sequence[int], values: Sequence[int] | None = None) -> Answer:
         """Estimate the share of people whose ``columns`` hold ``values`` (all ones if not given)."""
-        _check_fitted(self)
+        self._check_fitted()
         chosen = [int(column) for column in columns]
         wanted = [1] * len(chosen) if values is None else [int(value) for value in values]
         if not 1 <= len(chosen) <= self.k or len(set(chosen)) < len(chosen):
@@ -146,7 +182,7 @@ class Marginals:
         return min((conjunction(k, degree) for degree in range(1, most + 1)), key=error)
 
 
-class SmoothQueries:
+class SmoothQueries(_Queries):
     """Means of any smooth function of a record of few numbers, all of them from one collection.
 
     Guarantee
@@ -166,6 +202,8 @@ class SmoothQueries:
     decay : float
         A statistic is asked for in proportion to ``decay`` to the power of the sum of its degrees: smoother functions
         have faster decaying coefficients.
+    ledger : Ledger, optional
+        Where a collection is charged, epsilon for every person.
     insecure_seed : int, optional
         Makes a simulated collection reproducible, for tests; voids the guarantee.
 
@@ -188,6 +226,7 @@ class SmoothQueries:
         high: Sequence[float],
         n_degrees: int = 8,
         decay: float = 0.5,
+        ledger: Ledger | None = None,
         insecure_seed: int | None = None,
     ) -> None:
         _whole("n_degrees", n_degrees)
@@ -199,31 +238,27 @@ class SmoothQueries:
         ends = self.low.ndim == 1 and self.low.shape == self.high.shape and 1 <= self.low.size <= 3
         if not ends or not np.isfinite(self.high - self.low).all() or not (self.low < self.high).all():
             raise InvalidBounds("low and high must hold finite bounds of 1 to 3 columns, low below high.")
-        self.epsilon, self.n_degrees, self.decay, self.insecure_seed = epsilon, n_degrees, decay, insecure_seed
+        self.epsilon, self.n_degrees, self.decay = epsilon, n_degrees, decay
+        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
         degrees = [r for r in product(range(n_degrees), repeat=self.low.size) if any(r)]
         shares = np.array([decay ** sum(r) for r in degrees])
-        self.task = Task("smooth queries", epsilon, Chebyshev(tuple(degrees), tuple((shares / shares.sum()).tolist())))
+        sketch = Chebyshev(tuple(degrees), tuple((shares / shares.sum()).tolist()))
+        inputs = {"low": self.low.tolist(), "high": self.high.tolist()}
+        self.task = Task("smooth queries", epsilon, sketch, inputs=inputs)
 
-    def fit(self, X: Any) -> Self:
-        """Simulate the collection with one person per row."""
+    def _records(self, X: Any) -> NDArray[Any]:
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.low.size or X.dtype.kind not in "biuf":
             raise InvalidData(f"X must be an array of numbers with {self.low.size} columns, one row per person.")
         middle, half = self.low / 2.0 + self.high / 2.0, self.high / 2.0 - self.low / 2.0
-        return self.fit_counts(self.task.collect((X - middle) / half, RandomSource(self.insecure_seed)))
-
-    def fit_counts(self, counts: Counts) -> Self:
-        """Take the counts of a collection."""
-        self.means_, self.variances_ = self.task.scaled_sums(counts)
-        self.counts_ = counts
-        return self
+        return np.asarray((X - middle) / half)
 
     def query(self, function: Callable[[FloatArray], Any]) -> Answer:
         """Estimate the mean of ``function``, which maps records of shape (m, d) to m numbers.
 
         ``deviation`` bounds the standard deviation; ``bias`` sums the coefficients of degrees that were not asked for.
         """
-        _check_fitted(self)
+        self._check_fitted()
         d, nodes = self.low.size, self._NODES if self.low.size < 3 else self._NODES // 2
         axis = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)
         grid = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
@@ -239,11 +274,6 @@ class SmoothQueries:
         weights = asked.ravel()[1:]
         value = float(asked.ravel()[0] + weights @ self.means_)
         return Answer(value, math.sqrt(float(weights**2 @ self.variances_)), left_out)
-
-
-def _check_fitted(queries: Marginals | SmoothQueries) -> None:
-    if not hasattr(queries, "counts_"):
-        raise NotFittedError(f"{type(queries).__name__} has no counts yet: call fit or fit_counts first.")
 
 
 def _whole(name: str, value: Any) -> None:

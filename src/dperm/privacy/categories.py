@@ -103,6 +103,26 @@ class RandomizedCategory(CategoryReport):
     def event(self) -> Event:
         return RandomizedResponse(self.epsilon, self.n_categories)
 
+    def law(self, category: int) -> tuple[int, ...]:
+        """Return how often every category is the answer to this one, as whole numbers; private."""
+        own = int(self._inside([category])[0])
+        return tuple(self.ratio[0] if c == own else self.floor for c in range(self.n_categories))
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        """The largest ratio of two people's probabilities of an answer, as two whole numbers."""
+        return LATTICE - (self.n_categories - 1) * self.floor, self.floor
+
+    @property
+    def least(self) -> tuple[int, ...]:
+        """Number of words, of 2^32, that give each category whatever the person's."""
+        return (self.floor,) * self.n_categories
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """Number of words, of 2^32, that give a category to a person who has it and to one who has another."""
+        return self.ratio
+
     @property
     def rates(self) -> tuple[float, float]:
         return 1.0 - (self.n_categories - 1) * self.floor / LATTICE, self.floor / LATTICE
@@ -161,6 +181,21 @@ class LocalHashing(CategoryReport):
     @property
     def event(self) -> Event:
         return self._buckets.event
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        """The largest ratio of two people's probabilities of an answer, given the public key."""
+        return self._buckets.ratio
+
+    @property
+    def least(self) -> tuple[int, ...]:
+        """Number of words, of 2^32, that give each bucket whatever the category."""
+        return self._buckets.least
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """Number of words that give a bucket to a person whose category falls into it and to another person."""
+        return self._buckets.extremes
 
     @property
     def rates(self) -> tuple[float, float]:

@@ -23,8 +23,10 @@ __all__ = [
     "EPSILON_RANGE",
     "LATTICE",
     "OneBit",
+    "exp_below",
     "lattice_floor",
     "printed_bit_epsilon",
+    "public_range",
     "refuse_printed_bit",
     "uniform32",
 ]
@@ -40,21 +42,27 @@ _FRACTION_BITS = 160
 _CHUNK = 1 << 20
 
 
-def lattice_floor(epsilon: float, n_values: int = 2) -> int:
-    """Return the smallest t with (2^32 - (n_values - 1) t) / t <= exp(epsilon), in whole numbers, on the safe side.
-
-    >>> lattice_floor(1.0) / 2**32  # doctest: +ELLIPSIS
-    0.26894142...
-    """
+def exp_below(epsilon: float) -> tuple[int, int]:
+    """Return whole numbers whose ratio is at most exp(epsilon) and less than 2^-100 below it, for epsilon up to 16."""
     numerator, denominator = float(epsilon).as_integer_ratio()
-    # a partial sum of the series of exp, every term rounded down: a lower bound, so the result errs upwards
+    # a partial sum of the series of exp, every term rounded down
     term = total = 1 << _FRACTION_BITS
     k = 0
     while term:
         k += 1
         term = term * numerator // (denominator * k)
         total += term
-    return -(-(LATTICE << _FRACTION_BITS) // (((n_values - 1) << _FRACTION_BITS) + total))
+    return total, 1 << _FRACTION_BITS
+
+
+def lattice_floor(epsilon: float, n_values: int = 2) -> int:
+    """Return the smallest t with (2^32 - (n_values - 1) t) / t <= exp(epsilon), in whole numbers, on the safe side.
+
+    >>> lattice_floor(1.0) / 2**32  # doctest: +ELLIPSIS
+    0.26894142...
+    """
+    above, below = exp_below(epsilon)  # a lower bound of exp, so the result errs upwards
+    return -(-LATTICE * below // ((n_values - 1) * below + above))
 
 
 def uniform32(n: int, source: RandomSource) -> NDArray[np.uint32]:
@@ -90,6 +98,7 @@ class OneBit:
     epsilon: float
 
     kind: ClassVar[str] = "one-bit"
+    n_levels: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         low, high = EPSILON_RANGE
@@ -122,17 +131,47 @@ class OneBit:
         return RandomizedResponse(self.epsilon, 2)
 
     @property
+    def ratio(self) -> tuple[int, int]:
+        """The largest ratio of two values' probabilities of a bit, as two whole numbers."""
+        return LATTICE - self.floor, self.floor
+
+    @property
+    def least(self) -> tuple[int, int]:
+        """Number of words, of 2^32, that give 0 and 1 whatever the value."""
+        return self.floor, self.floor
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """Number of words, of 2^32, that give 1 for the highest and for the lowest value."""
+        return LATTICE - self.floor, self.floor
+
+    @property
+    def decoded(self) -> FloatArray:
+        """What a 0 and a 1 count as for a range of -1 to 1."""
+        return np.array([-self.gain, self.gain])
+
+    @property
     def gain(self) -> float:
         """Factor by which decoding widens a range: (e^epsilon + 1) / (e^epsilon - 1)."""
         return LATTICE / self.steps
 
+    @property
+    def mean_square(self) -> float:
+        """Largest mean square of a decoded bit, for a range of -1 to 1."""
+        return self.gain**2
+
     def thresholds(self, values: ArrayLike, low: ArrayLike = -1.0, high: ArrayLike = 1.0) -> NDArray[np.uint64]:
         """Return how many of the 2^32 words make every person's bit a 1; private."""
-        low, high = _range(low, high)
+        low, high = public_range(low, high)
         # fmax and fmin take the other argument of a NaN
         inside = np.fmin(np.fmax(np.asarray(values, np.float64), low), high)
         unit = (inside - low) / (high - low)
         return np.uint64(self.floor) + np.floor(unit * self.steps).astype(np.uint64)
+
+    def law(self, value: float) -> tuple[int, ...]:
+        """Return how often 0 and 1 are the answer to this value, as whole numbers; private."""
+        ones = int(self.thresholds(value))
+        return LATTICE - ones, ones
 
     def report(
         self, values: ArrayLike, source: RandomSource, low: ArrayLike = -1.0, high: ArrayLike = 1.0
@@ -161,18 +200,19 @@ class OneBit:
 
     def decode(self, bits: ArrayLike, low: ArrayLike = -1.0, high: ArrayLike = 1.0) -> FloatArray:
         """Return an unbiased estimate of every person's value; means of bits are decoded in the same way."""
-        low, high = _range(low, high)
+        low, high = public_range(low, high)
         fraction = (LATTICE * np.asarray(bits, np.float64) - self.floor) / self.steps
         return np.asarray(low + (high - low) * fraction)
 
     def variance(self, value: ArrayLike, low: ArrayLike = -1.0, high: ArrayLike = 1.0) -> FloatArray:
         """Variance of one decoded bit of a person with this value."""
-        low, high = _range(low, high)
+        low, high = public_range(low, high)
         middle = (np.asarray(value, np.float64) - (low + high) / 2.0) ** 2
         return np.asarray(((high - low) * self.gain / 2.0) ** 2 - middle)
 
 
-def _range(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def public_range(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of public ranges as arrays, after checking them."""
     lows, highs = np.asarray(low, np.float64), np.asarray(high, np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         width = highs - lows

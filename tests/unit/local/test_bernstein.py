@@ -44,18 +44,35 @@ def test_higher_orders_approximate_better():
     assert errors[0] > 5 * errors[1] > 10 * errors[2]
 
 
-@pytest.mark.parametrize("p", [1, 2, 3])
-def test_the_minimum_is_global_within_its_gap(p):
+def check_certificate(p, coefficients=None):
+    """Nothing in the cube is below the value found by more than the stated gap."""
     rng = np.random.default_rng(p)
     for _ in range(5):
-        polynomial = BernsteinPolynomial(rng.normal(size=(5,) * p))
+        polynomial = BernsteinPolynomial(rng.normal(size=(5,) * p) if coefficients is None else coefficients)
         found = polynomial.minimise(1e-3)
         assert (found.point >= 0.0).all()
         assert (found.point <= 1.0).all()
         assert polynomial(found.point[None])[0] == pytest.approx(found.value)
         others = np.concatenate([rng.random((20_000, p)), rng.integers(0, 2, (50, p)).astype(float)])
-        assert polynomial(others).min() >= found.value - found.gap - 1e-12
+        assert polynomial(others).min() >= found.value - found.gap - 1e-12, "a point is below the certificate"
         assert found.gap < 0.3
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_the_minimum_is_global_within_its_gap(p):
+    check_certificate(p)
+
+
+def test_a_certificate_from_a_wrong_curvature_is_caught(monkeypatch):
+    """A planted bug: second derivatives left out, so that cells with a dip beside their centre are dropped."""
+    two_dips = np.array([0.0, 3.0, -3.6, 3.0, 0.4, 3.0, -3.0, 3.0, 0.0])
+    check_certificate(1, two_dips)
+    real = np.abs
+    monkeypatch.setattr(
+        BernsteinPolynomial, "derivative", lambda self, axis: BernsteinPolynomial(0.0 * real(self.coefficients))
+    )
+    with pytest.raises(AssertionError, match="below the certificate"):
+        check_certificate(1, two_dips)
 
 
 def test_derivatives():

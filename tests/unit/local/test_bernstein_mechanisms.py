@@ -83,10 +83,58 @@ def test_the_moment_sketch_beats_the_published_algorithms():
         best = min(np.logaddexp(0.0, -a[:, 0] * w).mean() for w in grid[::4])
         for name, w in (
             ("published", 4.0 * (OneBitBernsteinMechanism(1.0, 1, 4).fit(loss, a, RandomSource(seed)).point[0] - 0.5)),
-            ("moments", task.estimate(task.task.collect(a, RandomSource(seed))).weights[0]),
+            ("moments", task.estimates(task.task.collect(a, RandomSource(seed)))[0].weights[0]),
         ):
             excess[name].append(np.logaddexp(0.0, -a[:, 0] * w).mean() - best)
     assert 3.0 * np.mean(excess["moments"]) < np.mean(excess["published"])
+
+
+def test_an_average_of_coordinates_has_the_variance_of_one_bit_per_person():
+    """Lemma 2: everybody sends one coordinate of p, so the variance is p times that of a bit."""
+    source, values = RandomSource(11), np.full((900, 3), 0.5)
+    runs = np.array([average_of_coordinates(values, 1.0, 1.0, source) for _ in range(400)])
+    variance = 3.0 * (0.5 / math.tanh(0.5)) ** 2 / 900
+    assert runs.mean() == pytest.approx(0.5, abs=4.0 * math.sqrt(variance / 1200))
+    assert runs.var() == pytest.approx(variance, rel=0.15)
+
+
+@pytest.mark.parametrize(("p", "h"), [(1, 2), (2, 2), (2, 4), (3, 3)])
+def test_theorem_3s_sample_size_reaches_its_error(p, h):
+    """Put into the theorem's bound on the excess risk, the planned number of people gives back the error."""
+    for error, epsilon, failure, smoothness in ((0.1, 1.0, 0.05, 2.0), (0.01, 0.5, 0.2, 1.0)):
+        n, log = people_needed(error, p, h, epsilon, failure, smoothness), math.log(1.0 / failure)
+        share = h / (h + p)
+        bound = log ** (share / 2) * smoothness ** (p / (h + p)) * p ** (p / (2 * (h + p))) * 2 ** ((h + 1) * p * share)
+        bound /= n ** (share / 2) * epsilon**share
+        assert bound == pytest.approx(error)
+        # Corollary 1 states the exponent
+        ratio = people_needed(error / 2, p, h, epsilon, failure, smoothness) / n
+        assert ratio == pytest.approx(2.0 ** (2.0 + 2.0 * p / h))
+
+
+def test_a_large_error_still_needs_the_theorems_least_number():
+    assert people_needed(1e6, 1, 2, 1.0, 0.05) == pytest.approx(math.log(20) * 4.0**3)
+
+
+def test_theorem_3s_grid():
+    assert grid_size(10**12, 1, 2, 1.0, 0.05) == round((10**6 / (8 * math.sqrt(math.log(20)))) ** (1 / 3))
+    assert grid_size(1, 3, 2, 1.0) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: people_needed(0.0, 1, 1, 1.0),
+        lambda: people_needed(0.1, 0, 1, 1.0),
+        lambda: people_needed(0.1, 1, 1, -1.0),
+        lambda: people_needed(0.1, 1, 1, 1.0, 1.0),
+        lambda: grid_size(0, 1, 1, 1.0),
+        lambda: grid_size(10, 1, 1, 1.0, smoothness=0.0),
+    ],
+)
+def test_bad_numbers_for_the_planner(bad):
+    with pytest.raises(InvalidInput):
+        bad()
 
 
 def test_planners():

@@ -28,6 +28,30 @@ def test_a_sparse_signal_is_better_than_nothing():
     assert np.mean((y - x @ weights) ** 2) < 0.3 * np.mean(y**2)
 
 
+def test_the_honest_sentence():
+    """400 features at epsilon 1: no better than weights 0; the class says so."""
+    assert "no\n    better than weights 0 up to ten million people" in ProjectedLeastSquares.__doc__
+    rng, n = np.random.default_rng(5), 20_000
+    model = ProjectedLeastSquares(1.0, public_signs(20, 400, RandomSource(5)))
+    x = rng.normal(size=(n, 400))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y = x[:, 0] * 0.8
+    weights = model.estimate(model.task.collect(model.records(x, y), RandomSource(6)))
+    assert np.mean((y - x @ weights) ** 2) > 0.98 * np.mean(y**2)
+
+
+def test_projected_records_are_clipped_by_the_person():
+    """The published form leaves this out and has no bound at all then."""
+    model = ProjectedLeastSquares(1.0, public_signs(3, 8, RandomSource(7)))
+    records = model.records(1e6 * np.ones((5, 8)), 1e6 * np.ones(5))
+    assert np.abs(records[:, :3]).max() > 1.0
+    sketch = model.task.sketch
+    for j in range(sketch.size):
+        values = sketch.values(records, np.full(5, j))
+        assert (values >= sketch.low[j] - 1e-12).all()
+        assert (values <= sketch.high[j] + 1e-12).all()
+
+
 def test_bad_input():
     with pytest.raises(InvalidInput, match="-1 and 1"):
         ProjectedLeastSquares(1.0, ((1, 0),))

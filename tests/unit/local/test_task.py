@@ -11,7 +11,17 @@ from scipy import stats
 
 from dperm.errors import InvalidData, InvalidInput
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.local import SKETCHES, Chebyshev, Counts, Moments, Parity, Reports, Task, ThetaGrid
+from dperm.solvers.local import (
+    SKETCHES,
+    Chebyshev,
+    Counts,
+    GradientCoordinates,
+    Moments,
+    Parity,
+    Reports,
+    Task,
+    ThetaGrid,
+)
 
 ALL = {
     "moments": Moments(
@@ -19,6 +29,7 @@ ALL = {
     ),
     "theta-grid": ThetaGrid(((1.0, 0.0), (0.0, 1.0), (-2.0, 2.0))),
     "parity": Parity(5, (1.0, 2.0, 0.5)),
+    "gradient": GradientCoordinates((0.9, -0.4), (1.0, 0.8)),
     "chebyshev": Chebyshev(tuple(d for d in product(range(3), repeat=2) if any(d))),
 }
 

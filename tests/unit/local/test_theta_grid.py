@@ -46,6 +46,24 @@ def test_with_exact_means_the_minimiser_is_near_the_true_one(p):
     assert excess(a, grid.estimate(counts)[0]) < 2e-4
 
 
+def test_a_node_that_hardly_anybody_answered_hardly_counts():
+    """Least squares weighted by the known noise: one node is far off, with ten answers; unweighted it would win."""
+    a = people(2, 4000, 7)
+    grid = ThetaGridTask("logistic", 1.0, 2, 2.0)
+    sketch, bit = grid.task.sketch, grid.task.bit
+    means = np.array([sketch.values(a, np.full(len(a), j)).mean() for j in range(sketch.size)])
+    unit = (means - sketch.low) / (sketch.high - sketch.low)
+    n = np.full(sketch.size, 10**12)
+    ones = np.rint(n * (bit.floor + unit * bit.steps) / 2**32).astype(np.int64)
+    right = excess(a, grid.estimate(Counts(grid.task.digest, n, ones))[0])
+    n[0], ones[0] = 10, 0
+    weighted = excess(a, grid.estimate(Counts(grid.task.digest, n, ones))[0])
+    n[0], ones[0] = 10**12, 0
+    trusted = excess(a, grid.estimate(Counts(grid.task.digest, n, ones))[0])
+    assert weighted < right + 5e-4
+    assert trusted > 10 * weighted
+
+
 @pytest.mark.parametrize(("p", "n", "reps", "limit"), [(1, 10_000, 20, 8e-4), (2, 100_000, 8, 12e-4)])
 def test_excess_risk_at_epsilon_one(p, n, reps, limit):
     found = []

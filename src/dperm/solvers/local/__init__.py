@@ -4,9 +4,12 @@ A :class:`Task` says what is asked, a :class:`Sketch` which statistics; :class:`
 """
 
 from dperm.solvers.local.chebyshev import Chebyshev
-from dperm.solvers.local.linear_models import LinearTask, LocalForecast
+from dperm.solvers.local.descent import DescentState, GradientCoordinates, LocalDescent
+from dperm.solvers.local.forecasts import LocalForecast
+from dperm.solvers.local.linear_models import LinearTask
 from dperm.solvers.local.moments import Moments
 from dperm.solvers.local.parity import Parity
+from dperm.solvers.local.quadratic import Estimate
 from dperm.solvers.local.sketch import SKETCHES, Sketch
 from dperm.solvers.local.task import Counts, Reports, Task
 from dperm.solvers.local.theta_grid import ThetaGrid, ThetaGridTask
@@ -15,7 +18,11 @@ __all__ = [
     "SKETCHES",
     "Chebyshev",
     "Counts",
+    "DescentState",
+    "Estimate",
+    "GradientCoordinates",
     "LinearTask",
+    "LocalDescent",
     "LocalForecast",
     "Moments",
     "Parity",

@@ -152,7 +152,9 @@ def people_needed(
     >>> f"{people_needed(0.1, 2, 4, 1.0):.1g}"
     '4e+09'
     """
-    p, h = n_parameters, order
+    p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
+    if not 0.0 < error < math.inf:
+        raise InvalidInput(f"the error aimed at must be a positive finite number, not {error!r}.")
     size = math.log(1.0 / failure) * smoothness ** (2.0 * p / h) * p ** (p / h) * 4.0 ** ((h + 1) * p)
     least = math.log(1.0 / failure) * 4.0 ** (p * (h + 1)) / (epsilon * smoothness) ** 2
     return max(least, size / epsilon**2 * error ** -(2.0 + 2.0 * p / h))
@@ -162,9 +164,20 @@ def grid_size(
     n: int, n_parameters: int, order: int, epsilon: float, failure: float = 0.05, smoothness: float = 1.0
 ) -> int:
     """The k that Theorem 3 sets for ``n`` people, without the constant it hides; at least 1."""
-    p, h = n_parameters, order
+    p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
+    if not n >= 1:
+        raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
     base = smoothness * math.sqrt(p * n) * epsilon / (2.0 ** ((h + 1) * p) * math.sqrt(math.log(1.0 / failure)))
     return max(1, round(base ** (1.0 / (h + p))))
+
+
+def _checked_sizes(p: int, h: int, epsilon: float, failure: float, smoothness: float) -> tuple[int, int]:
+    if not (p >= 1 and h >= 1 and 0.0 < epsilon < math.inf and 0.0 < failure < 1.0 and 0.0 < smoothness < math.inf):
+        raise InvalidInput(
+            "the sample size of Theorem 3 needs n_parameters and order of 1 or more, a positive finite epsilon and "
+            "smoothness, and a failure between 0 and 1."
+        )
+    return p, h
 
 
 def _cells(n: int, size: int, source: RandomSource) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,8 @@ class Chebyshev(Sketch):
     def _degrees(self) -> NDArray[np.int64]:
         return np.asarray(self.degrees, np.int64)
 
-    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
-        angles = np.arccos(np.clip(records, -1.0, 1.0))
-        return np.prod(np.cos(self._degrees[index] * angles), axis=1)
+    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+        values, degrees = np.ones(len(records)), self._degrees[index]
+        for column, degree in zip(np.asarray(records, np.float64).T, degrees.T, strict=True):
+            values *= np.cos(degree * np.arccos(np.clip(column, -1.0, 1.0)))
+        return values

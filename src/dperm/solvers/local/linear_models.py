@@ -3,81 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from dperm.errors import InvalidInput
+from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.moments import Moments
 from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic
+from dperm.solvers.local.quartic import NoisyQuartic
 from dperm.solvers.local.sketch import FloatArray
+from dperm.solvers.local.surrogates import TYPICAL, logistic_curvature, logistic_surrogate, margins, surrogate_bias
 from dperm.solvers.local.task import Counts, Task
 
-__all__ = ["LinearTask", "LocalForecast", "logistic_curvature"]
+__all__ = ["LinearTask"]
 
 LOSSES = ("logistic", "squared")
 
-#: length of the weights, relative to the radius, for which a fit is forecast
-_TYPICAL = 0.75
-
-
-def logistic_curvature(margin: float) -> float:
-    """Second derivative of the quadratic that fits ln(2 cosh(s / 2)) at the Chebyshev nodes of [-margin, margin].
-
-    The logistic loss ln(1 + exp(-s)) is this even function minus s / 2.
-
-    >>> round(logistic_curvature(2.0), 3), round(logistic_curvature(1e-3), 3)
-    (0.216, 0.25)
-    """
-    nodes = margin * np.cos(np.pi * (np.arange(200) + 0.5) / 200.0)
-    even = np.logaddexp(nodes / 2.0, -nodes / 2.0)
-    square = nodes**2 - np.mean(nodes**2)
-    return float(2.0 * square @ even / (square @ square))
-
-
-@dataclass(frozen=True)
-class LocalForecast:
-    """What a collection is expected to achieve, before anybody is asked.
-
-    Attributes
-    ----------
-    excess : float
-        Expected excess of the quadratic surrogate over its minimum.
-    null_excess : float
-        The same for weights 0.
-    people_needed : int
-        Number of people from which a fit is expected to beat weights 0.
-    assumes : tuple of str
-        What was taken for granted.
-    """
-
-    n: int
-    excess: float
-    null_excess: float
-    people_needed: int
-    assumes: tuple[str, ...]
-
-    @property
-    def hopeless(self) -> bool:
-        """True if weights 0 are expected to do as well."""
-        return self.n < self.people_needed
-
-    def people_for(self, target: float) -> int:
-        """Number of people for this expected excess."""
-        if not (isinstance(target, int | float) and target > 0.0):
-            raise InvalidInput(f"the excess aimed at must be a number above 0, not {target!r}.")
-        return math.ceil(self.excess * self.n / target)
+#: lengths of the weights, relative to the radius, over which a bias is averaged
+_LENGTHS = (0.125, 0.375, 0.625, 0.875)
 
 
 @dataclass(frozen=True)
 class LinearTask:
-    """A collection for a linear model with weights in a ball.
+    """A collection for one linear model, or for one per class against the rest, with weights in a ball.
 
-    A record is the features x in the unit ball and, last, the target y in [-1, 1] (squared loss), or y x with y = -1 or
-    1 alone (logistic loss). The objective is the mean of (y - w.x)^2 / 2, or of c (w.x)^2 / 2 - y w.x / 2, a quadratic
-    surrogate of ln(1 + exp(-y w.x)) on margins up to ``margin``.
+    A record is the features x in the unit ball, then the targets in [-1, 1]: y (squared loss), or for every class 1
+    for its members and -1 for others (logistic loss, three classes or more). For two classes a record is y x alone.
+    The objective is the mean of (y - w.x)^2 / 2, or of c_2 (w.x)^2 + c_4 (w.x)^4 - y w.x / 2, a polynomial in place of
+    ln(1 + exp(-y w.x)) on margins up to ``margin``. All classes share the even moments.
 
     Parameters
     ----------
@@ -95,6 +54,14 @@ class LinearTask:
         Whether the last feature is the public constant ``reach[-1]``.
     name : str
         Name of the task.
+    degree : {2, 4}
+        Degree of the surrogate of the logistic loss.
+    n_outputs : int
+        Number of weight vectors: 1, or that of the classes.
+    inputs : dict, optional
+        How a record comes from what a person knows; part of the task.
+    n_levels : int
+        2 for one-bit reports, up to 16 for reports of one of so many levels.
     """
 
     loss: str
@@ -104,6 +71,10 @@ class LinearTask:
     margin: float
     intercept: bool = False
     name: str = "linear model"
+    degree: int = 2
+    n_outputs: int = 1
+    inputs: dict[str, Any] | None = None
+    n_levels: int = 2
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
@@ -111,94 +82,168 @@ class LinearTask:
         for what in ("radius", "margin"):
             if not 0.0 < getattr(self, what) < math.inf:
                 raise InvalidInput(f"{what} must be a positive finite number, not {getattr(self, what)!r}.")
+        if self.loss == "squared" and (self.degree, self.n_outputs) != (2, 1):
+            raise InvalidInput("the squared loss is of degree 2 and has one target.")
 
     @property
     def dimension(self) -> int:
-        """Number of weights."""
+        """Number of weights of one output."""
         return len(self.reach)
 
+    @property
+    def n_targets(self) -> int:
+        """Number of targets at the end of a record."""
+        return self.n_outputs if self.loss == "squared" or self.n_outputs > 1 else 0
+
     @cached_property
-    def curvature(self) -> float:
-        """Second derivative of the objective in the margin."""
-        return 1.0 if self.loss == "squared" else logistic_curvature(self.margin)
+    def coefficients(self) -> tuple[float, ...]:
+        """Coefficients of the even powers of the margin."""
+        return (0.5,) if self.loss == "squared" else logistic_surrogate(self.degree, self.margin)
 
     @property
     def _slope_factor(self) -> float:
         return 1.0 if self.loss == "squared" else 0.5
 
     @cached_property
-    def _pairs(self) -> list[tuple[int, int]]:
-        """Entries of H that are asked for: the square of the intercept is public."""
-        pairs = combinations_with_replacement(range(self.dimension), 2)
+    def _products(self) -> list[tuple[int, ...]]:
+        """Products of features that are asked for: powers of the intercept are public."""
         last = self.dimension - 1
-        return [pair for pair in pairs if not (self.intercept and pair == (last, last))]
+        return [
+            product
+            for degree in range(2, self.degree + 1, 2)
+            for product in combinations_with_replacement(range(self.dimension), degree)
+            if not (self.intercept and product[0] == last)
+        ]
+
+    @property
+    def _n_first(self) -> int:
+        return self.n_outputs * self.dimension
 
     @cached_property
     def sketch(self) -> Moments:
-        """The statistics: first d products with the target, then entries of H."""
+        """The statistics: first the products with the targets, then even products of features."""
         d = self.dimension
-        n_columns = d + (self.loss == "squared")
-        unit = np.eye(n_columns, dtype=int)
-        first = [unit[i] + unit[d] if self.loss == "squared" else unit[i] for i in range(d)]
-        exponents = [*first, *(unit[i] + unit[j] for i, j in self._pairs)]
+        unit = np.eye(d + self.n_targets, dtype=int)
+        first = [unit[i] + (unit[d + k] if self.n_targets else 0) for k in range(self.n_outputs) for i in range(d)]
+        exponents = [*first, *(sum(unit[i] for i in product) for product in self._products)]
         plain = Moments(
             tuple(tuple(int(e) for e in m) for m in exponents),
             (1.0,) * len(exponents),
             d,
-            self.reach + (1.0,) * (n_columns - d),
+            self.reach + (1.0,) * self.n_targets,
         )
         # what a person's noise does to the gradient at typical weights, the best shares for its mean square
-        effects = np.sqrt(self._effects(plain.high - plain.low, self._typical))
+        effects = np.sqrt(self._effects(plain.high - plain.low))
         return Moments(plain.exponents, tuple((effects / effects.sum()).tolist()), d, plain.reach)
 
-    @property
-    def _typical(self) -> float:
-        """Square of one of the weights, if they are spread evenly."""
-        return (_TYPICAL * self.radius) ** 2 / self.dimension
-
-    def _effects(self, width: FloatArray, square: float) -> FloatArray:
-        """Expected square of the gradient's error from an error of one width in each statistic."""
-        touched = [1.0 if i == j else 2.0 for i, j in self._pairs]
-        factor = np.concatenate(
-            [np.full(self.dimension, self._slope_factor**2), self.curvature**2 * square * np.array(touched)]
-        )
-        return factor * width**2
+    def _effects(self, width: FloatArray) -> FloatArray:
+        """Expected square of all gradients' errors from an error of one width in each statistic."""
+        length = TYPICAL * self.radius
+        even = [
+            self.n_outputs * (self.coefficients[len(product) // 2 - 1]) ** 2 * _moved(product, self.dimension, length)
+            for product in self._products
+        ]
+        return np.concatenate([np.full(self._n_first, self._slope_factor**2), even]) * width**2
 
     @cached_property
     def task(self) -> Task:
         """What people are asked."""
-        return Task(self.name, self.epsilon, self.sketch)
+        return Task(self.name, self.epsilon, self.sketch, inputs=self.inputs, n_levels=self.n_levels)
 
-    def quadratic(self, counts: Counts) -> NoisyQuadratic:
-        """Return the objective as far as the counts tell."""
+    # ---------------------------------------------------------------------------------- from counts
+    def objectives(self, counts: Counts, penalty: float = 0.0) -> tuple[NoisyQuadratic | NoisyQuartic, ...]:
+        """Return every output's objective as far as the counts tell, plus ``penalty`` / 2 times the squared weights."""
         means, variances = self.task.means(counts)
         # nobody answered: all that is known is the range
         variances = np.minimum(variances, ((self.sketch.high - self.sketch.low) * self.task.bit.gain) ** 2)
-        d = self.dimension
+        d, first = self.dimension, self._n_first
+        n_pairs = sum(len(product) == 2 for product in self._products)
         hessian, noise = np.zeros((d, d)), np.zeros((d, d))
         if self.intercept:
             hessian[-1, -1] = self.reach[-1] ** 2
-        for (i, j), mean, variance in zip(self._pairs, means[d:], variances[d:], strict=True):
+        for (i, j), mean, variance in zip(self._products[:n_pairs], means[first:], variances[first:], strict=False):
             hessian[i, j] = hessian[j, i] = mean
             noise[i, j] = noise[j, i] = variance
-        half, c = self._slope_factor, self.curvature
-        return NoisyQuadratic(c * hessian, half * means[:d], c**2 * noise, half**2 * variances[:d])
+        half, c = self._slope_factor, 2.0 * self.coefficients[0]
+        hessian *= c
+        free = np.arange(d - self.intercept)
+        hessian[free, free] += penalty
+        slopes, slope_noise = means[:first].reshape(-1, d), variances[:first].reshape(-1, d)
+        flat = [
+            NoisyQuadratic(hessian, half * slope, c**2 * noise, half**2 * spread)
+            for slope, spread in zip(slopes, slope_noise, strict=True)
+        ]
+        if self.degree == 2:
+            return tuple(flat)
+        index, values, spread = self._fourth(means[first + n_pairs :], variances[first + n_pairs :])
+        lowest = 4.0 * self.coefficients[1] * self.margin**2 / c
+        return tuple(NoisyQuartic(one, index, values, spread, lowest) for one in flat)
 
-    def estimate(self, counts: Counts) -> Estimate:
-        """Estimate the weights from counts."""
-        return self.quadratic(counts).minimise(self.radius)
+    def _fourth(self, means: FloatArray, variances: FloatArray) -> tuple[Any, FloatArray, FloatArray]:
+        index = np.array([product for product in self._products if len(product) == 4])
+        if self.intercept:
+            index = np.vstack([index, np.full(4, self.dimension - 1)])
+            means, variances = np.append(means, self.reach[-1] ** 4), np.append(variances, 0.0)
+        return index, self.coefficients[1] * means, self.coefficients[1] ** 2 * variances
 
+    def estimates(self, counts: Counts, penalty: float = 0.0) -> tuple[Estimate, ...]:
+        """Estimate the weights of every output from counts."""
+        return tuple(one.minimise(self.radius) for one in self.objectives(counts, penalty))
+
+    # ---------------------------------------------------------------------------------- before anybody is asked
     def forecast(self, n: int, row_energy: float) -> LocalForecast:
         """Say what ``n`` people can achieve if a row's squares sum to ``row_energy`` on average, spread evenly."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
         sketch = self.sketch
         width = (sketch.high - sketch.low) * self.task.bit.gain / 2.0
-        one_person = float((self._effects(width, self._typical) / np.asarray(sketch.shares)).sum())
-        h = self.curvature * row_energy / self.dimension
-        excess, null_excess = one_person / (2.0 * h * n), h * (_TYPICAL * self.radius) ** 2 / 2.0
+        one_person = float((self._effects(width) / np.asarray(sketch.shares)).sum())
+        length = TYPICAL * self.radius
+        true = self._curvature(length, row_energy)
+        h = true * row_energy / self.dimension
+        # a parabola steeper than the loss moves its minimiser less
+        own = 2.0 * self.coefficients[0] if self.degree == 2 else true
         assumes = (
             f"a scaled row's squares sum to {row_energy:.3g} on average, evenly over {self.dimension} features",
-            f"the best weights have length {_TYPICAL * self.radius:.3g}",
+            f"the best weights have length {length:.3g}",
         )
-        return LocalForecast(int(n), excess, null_excess, math.ceil(excess * n / null_excess), assumes)
+        return LocalForecast(
+            n=int(n),
+            noise=one_person / (2.0 * h * n) * (true / own) ** 2 / self.n_outputs,
+            bias=self._bias(row_energy),
+            null_excess=h * length**2 / 2.0,
+            degree=self.degree,
+            assumes=assumes,
+        )
+
+    def _margins(self, length: float, row_energy: float) -> FloatArray:
+        return margins(self.dimension, length * math.sqrt(row_energy))
+
+    def _curvature(self, length: float, row_energy: float) -> float:
+        return 1.0 if self.loss == "squared" else logistic_curvature(self._margins(length, row_energy))
+
+    def _bias(self, row_energy: float) -> float:
+        if self.loss == "squared":
+            return 0.0
+        reached = [self._margins(share * self.radius, row_energy) for share in _LENGTHS]
+        return float(np.mean([surrogate_bias(self.coefficients, s) for s in reached]))
+
+
+@lru_cache(maxsize=4096)
+def _pattern(powers: tuple[int, ...], dimension: int) -> float:
+    times = math.factorial(sum(powers)) / math.prod(math.factorial(e) for e in powers)
+    total = 0.0
+    for i, e in enumerate(powers):
+        left = [other - (i == j) for j, other in enumerate(powers)]
+        k = sum(left)
+        # E prod u_j^(2 k_j) on the unit sphere
+        log = math.lgamma(dimension / 2.0) - math.lgamma(dimension / 2.0 + k)
+        log += float((gammaln(np.array(left) + 0.5) - 0.5 * math.log(math.pi)).sum())
+        total += e**2 * math.exp(log)
+    return times**2 * total
+
+
+def _moved(product: tuple[int, ...], dimension: int, length: float) -> float:
+    """Mean square of the gradient of all terms w_i w_j ... with these indices, over directions of w."""
+    powers = tuple(sorted(Counter(product).values()))
+    return _pattern(powers, dimension) * length ** (2 * len(product) - 2)

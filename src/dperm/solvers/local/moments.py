@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
+from dperm.kernels.reports import monomials
 from dperm.solvers.local.sketch import FloatArray, Sketch
 
 __all__ = ["Moments"]
@@ -94,18 +95,5 @@ class Moments(Sketch):
             row[: sum(m)] = np.repeat(np.arange(self.n_columns), m)
         return table
 
-    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
-        inside = np.ones((len(records), self.n_columns + 1))
-        ball = records[:, : self.ball]
-        # longest entry first: the square of a huge one would overflow
-        longest = np.maximum(np.abs(ball).max(axis=1, initial=0.0, keepdims=True), 1.0)
-        length = longest * np.sqrt(((ball / longest) ** 2).sum(axis=1, keepdims=True))
-        inside[:, : self.ball] = ball / np.maximum(length, 1.0)
-        inside[:, self.ball : -1] = records[:, self.ball :]
-        np.clip(inside[:, :-1], -self._reach, self._reach, out=inside[:, :-1])
-        rows = np.arange(len(records))
-        factors = self._factors[index]
-        values = inside[rows, factors[:, 0]]
-        for column in factors.T[1:]:
-            values *= inside[rows, column]
-        return values
+    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+        return monomials(records, self.ball, self._reach, self._factors, index)

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput
+from dperm.kernels.reports import parities
 from dperm.solvers.local.sketch import FloatArray, Sketch
 
 __all__ = ["Parity"]
@@ -80,9 +81,5 @@ class Parity(Sketch):
         block = self.masks[start : start + int(self.sizes[level - 1])]
         return start + np.searchsorted(block, np.asarray(masks, np.int64))
 
-    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
-        packed = (records > 0.5) @ (np.int64(1) << np.arange(self.n_bits, dtype=np.int64))
-        odd = packed & self.masks[index]
-        for shift in (32, 16, 8, 4, 2, 1):
-            odd ^= odd >> shift
-        return 1.0 - 2.0 * (odd & 1)
+    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+        return parities(records, self.masks, index)

@@ -87,7 +87,7 @@ class ProjectedLeastSquares:
 
     def estimate(self, counts: Counts) -> FloatArray:
         """Return the weights of least l1 norm whose projection solves the small problem, inside the l1 ball."""
-        small = self._linear.estimate(counts).weights
+        small = self._linear.estimates(counts)[0].weights
         both = np.hstack([self.matrix, -self.matrix])
         found = linprog(np.ones(both.shape[1]), A_eq=both, b_eq=small, method="highs")
         if found.x is None:

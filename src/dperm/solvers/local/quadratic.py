@@ -9,7 +9,7 @@ import numpy as np
 
 from dperm.solvers.local.sketch import FloatArray
 
-__all__ = ["Estimate", "NoisyQuadratic"]
+__all__ = ["Estimate", "NoisyQuadratic", "interval"]
 
 #: an interval needs every curvature to stand out of its noise by this factor: the delta method is linear in the noise
 _CLEAR = 4.0
@@ -88,12 +88,18 @@ class NoisyQuadratic:
             np.fill_diagonal(variance, spread)
         return NoisyQuadratic(hessian, self.slope, variance, self.slope_variance)
 
+    def clear_curvature(self) -> tuple[FloatArray, FloatArray]:
+        """Return the eigenvalues and axes of H.
+
+        A curvature below its noise is not told from 0: it is raised to the noise, the projection on what may be true.
+        """
+        values, axes = np.linalg.eigh(self.hessian)
+        return np.maximum(values, max(math.sqrt(float(self.hessian_variance.mean())), 1e-12)), axes
+
     def minimise(self, radius: float) -> Estimate:
         """Estimate the minimiser over the ball of this radius."""
         steady = self.shrunk_hessian()
-        values, axes = np.linalg.eigh(steady.hessian)
-        # a curvature below its noise is not told from 0: it is raised to the noise, the projection on what may be true
-        values = np.maximum(values, max(math.sqrt(float(steady.hessian_variance.mean())), 1e-12))
+        values, axes = steady.clear_curvature()
         along = axes.T @ self.slope
         plain = axes @ (along / values)
         noise = np.diag(axes.T @ steady.gradient_covariance(_into_ball(plain, radius)) @ axes)
@@ -104,15 +110,28 @@ class NoisyQuadratic:
         )
 
     def _unshrunk(self, radius: float) -> tuple[FloatArray, FloatArray | None, str | None]:
-        noise = math.sqrt(float(self.hessian_variance.sum(axis=1).max()))
         values, axes = np.linalg.eigh(self.hessian)
         weights = axes @ (axes.T @ self.slope / np.where(values == 0.0, np.inf, values))
-        if values[0] <= _CLEAR * noise:
-            return weights, None, "the smallest curvature does not stand out of its noise: more people are needed"
-        if np.linalg.norm(weights) >= radius:
-            return weights, None, "the minimiser lies outside the ball of weights: a larger radius is needed"
-        inverse = (axes / values) @ axes.T
-        return weights, inverse @ self.gradient_covariance(weights) @ inverse, None
+        covariance = self.gradient_covariance(weights)
+        return weights, *interval(weights, self.hessian, self.hessian_variance, covariance, radius)
+
+
+def interval(
+    weights: FloatArray,
+    curvature: FloatArray,
+    curvature_variance: FloatArray,
+    gradient_covariance: FloatArray,
+    radius: float,
+) -> tuple[FloatArray | None, str | None]:
+    """Return the covariance of a minimiser by the delta method, or None and the reason why there is none."""
+    noise = math.sqrt(float(curvature_variance.sum(axis=1).max()))
+    values, axes = np.linalg.eigh(curvature)
+    if values[0] <= _CLEAR * noise:
+        return None, "the smallest curvature does not stand out of its noise: more people are needed"
+    if np.linalg.norm(weights) >= radius:
+        return None, "the minimiser lies outside the ball of weights: a larger radius is needed"
+    inverse = (axes / values) @ axes.T
+    return inverse @ gradient_covariance @ inverse, None
 
 
 def _kept(total: float, noise: float) -> float:

@@ -61,7 +61,7 @@ class Sketch(ABC):
         """Upper end of every statistic's range."""
 
     @abstractmethod
-    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
+    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
         """Return everybody's value of the statistic they drew; private. A report clips it to the range."""
 
     @property
@@ -80,10 +80,14 @@ class Sketch(ABC):
 
     def values(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
         """Return what people report on: NaN, which counts as the lower end, for a record that is not finite."""
-        records = np.asarray(records, np.float64)
+        # two kinds of numbers only: kernels are compiled for each
+        plain = records.view(np.uint8) if records.dtype == np.bool_ else np.asarray(records, np.float64)
         with np.errstate(all="ignore"):
-            values = self.evaluate(records, index)
-        return np.where(np.isfinite(records).all(axis=1), values, np.nan)
+            values = self.evaluate(np.ascontiguousarray(plain), index)
+        finite = np.ones(len(plain), np.bool_)
+        for column in plain.T if plain.dtype.kind == "f" else ():
+            finite &= np.isfinite(column)
+        return np.where(finite, values, np.nan)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

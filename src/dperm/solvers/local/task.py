@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput
+from dperm.privacy.few_levels import FewLevels
 from dperm.privacy.one_bit import LATTICE, OneBit, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.sketch import FloatArray, Sketch
@@ -25,17 +26,18 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Reports:
-    """What people sent: the number of a statistic, drawn without looking at the record, and one bit."""
+    """What people sent: the number of a statistic, drawn without looking at the record, and one bit or level."""
 
     index: NDArray[np.int64]
-    bit: NDArray[np.bool_]
+    bit: NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Counts:
     """How many people answered each statistic, and how many of them with 1; sufficient for every estimate.
 
-    ``a + b`` merges what two collectors counted for the same task.
+    With levels, ``ones`` has a column for every level above the lowest. ``a + b`` merges what two collectors counted
+    for the same task.
     """
 
     task: str
@@ -43,8 +45,15 @@ class Counts:
     ones: NDArray[np.int64] = field(repr=False)
 
     def __post_init__(self) -> None:
-        if self.n.shape != self.ones.shape or (self.ones < 0).any() or (self.ones > self.n).any():
+        above = self.ones if self.ones.ndim == 1 else self.ones.sum(axis=1)
+        if self.n.shape != above.shape or (self.ones < 0).any() or (above > self.n).any():
             raise InvalidInput("counts must hold, for every statistic, at most as many ones as reports.")
+
+    @property
+    def by_answer(self) -> NDArray[np.int64]:
+        """A row for every statistic: how many people sent 0, 1, ..."""
+        above = self.ones.reshape(len(self.n), -1)
+        return np.column_stack([self.n - above.sum(axis=1), above])
 
     def __add__(self, other: Counts) -> Counts:
         if not isinstance(other, Counts):
@@ -79,12 +88,19 @@ class Task:
         The statistics.
     version : int
         Grows when anything else changes.
+    inputs : dict, optional
+        Plain data that say how a record comes from what a person knows (bounds, names, labels); public, part of the
+        schema and of its digest, so that counts of reports made in another way are recognised.
+    n_levels : int
+        2 for one bit, or 3 to 16 for one of that many levels: less noise once epsilon exceeds 1.
     """
 
     name: str
     epsilon: float
     sketch: Sketch
     version: int = 1
+    inputs: dict[str, Any] | None = None
+    n_levels: int = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", self.bit.epsilon)
@@ -93,9 +109,9 @@ class Task:
             raise InvalidInput("every statistic must be drawn with a positive, finite share.")
 
     @cached_property
-    def bit(self) -> OneBit:
+    def bit(self) -> OneBit | FewLevels:
         """The mechanism of every report."""
-        return OneBit(self.epsilon)
+        return OneBit(self.epsilon) if self.n_levels == 2 else FewLevels(self.epsilon, self.n_levels)
 
     @cached_property
     def thresholds(self) -> NDArray[np.int64]:
@@ -129,7 +145,7 @@ class Task:
         """
         checked = self.sketch.records(records)
         drawn = self.draw(len(checked), source) if index is None else self._valid(index)
-        bits = np.empty(len(checked), np.bool_)
+        bits = np.empty(len(checked), self._answer)
         for start in range(0, len(checked), _CHUNK):
             part = slice(start, start + _CHUNK)
             asked = drawn[part]
@@ -138,12 +154,18 @@ class Task:
         return Reports(drawn, bits)
 
     def count(self, reports: Reports) -> Counts:
-        """Count reports per statistic and bit."""
+        """Count reports per statistic and answer."""
         index, bit = self._valid(reports.index), np.asarray(reports.bit)
-        if bit.shape != index.shape or bit.dtype != np.bool_:
-            raise InvalidInput("a report needs one bit for its statistic.")
+        if bit.shape != index.shape or bit.dtype != self._answer or (bit.size and bit.max() >= self.n_levels):
+            raise InvalidInput("a report needs one bit, or one of the levels, for its statistic.")
         size = self.sketch.size
-        return Counts(self.digest, np.bincount(index, minlength=size), np.bincount(index[bit], minlength=size))
+        cells = np.bincount(index * self.n_levels + bit, minlength=size * self.n_levels).reshape(size, -1)
+        n = np.bincount(index, minlength=size)
+        return Counts(self.digest, n, cells[:, 1] if self.n_levels == 2 else cells[:, 1:])
+
+    @property
+    def _answer(self) -> type[np.generic]:
+        return np.bool_ if self.n_levels == 2 else np.uint8
 
     def collect(self, records: ArrayLike, source: RandomSource) -> Counts:
         """Let everybody report and count: a whole collection in one call."""
@@ -154,22 +176,25 @@ class Task:
 
     def no_counts(self) -> Counts:
         """Counts before anybody reported."""
-        return Counts(self.digest, np.zeros(self.sketch.size, np.int64), np.zeros(self.sketch.size, np.int64))
+        shape = (self.sketch.size,) if self.n_levels == 2 else (self.sketch.size, self.n_levels - 1)
+        return Counts(self.digest, np.zeros(self.sketch.size, np.int64), np.zeros(shape, np.int64))
 
     def means(self, counts: Counts) -> tuple[FloatArray, FloatArray]:
         """Return the unbiased mean of every statistic and its variance; the middle and infinity where nobody answered.
 
-        The variance is that of a mean over people drawn at random, estimated with one report added to either bit.
+        The variance is that of a mean over people drawn at random, estimated with one report added to either side.
         """
+        total, squares = self._sums(counts)
+        low, high = self.sketch.low, self.sketch.high
+        half, n = (high - low) / 2.0, np.maximum(counts.n, 1)
+        spread = (squares + 2.0 * self.bit.gain**2) / (counts.n + 2.0) - (total / (counts.n + 2.0)) ** 2
+        return low + half * (total / n + 1.0), np.where(counts.n > 0, half**2 * spread / n, np.inf)
+
+    def _sums(self, counts: Counts) -> tuple[FloatArray, FloatArray]:
+        """Return the sums of all decoded answers, for ranges of -1 to 1, and of their squares."""
         if counts.task != self.digest:
             raise InvalidInput("these counts belong to another task or to another version of it.")
-        low, high = self.sketch.low, self.sketch.high
-        answered = counts.n > 0
-        fraction = np.where(answered, counts.ones / np.maximum(counts.n, 1), 0.5)
-        smooth = (counts.ones + 1.0) / (counts.n + 2.0)
-        spread = smooth * (1.0 - smooth) / np.maximum(counts.n, 1)
-        variance = np.where(answered, ((high - low) * self.bit.gain) ** 2 * spread, np.inf)
-        return self.bit.decode(fraction, low, high), variance
+        return counts.by_answer @ self.bit.decoded, counts.by_answer @ self.bit.decoded**2
 
     @cached_property
     def probabilities(self) -> FloatArray:
@@ -180,16 +205,14 @@ class Task:
     def scaled_sums(self, counts: Counts) -> tuple[FloatArray, FloatArray]:
         """Return the unbiased mean of every statistic with a range of -c to c, and a bound on its variance.
 
-        Decoded bits are divided by the expected number of people who drew the statistic, not by the number who did
+        Decoded answers are divided by the expected number of people who drew the statistic, not by the number who did
         (Horvitz and Thompson 1952): unbiased also where hardly anybody or nobody answered.
         """
-        if counts.task != self.digest:
-            raise InvalidInput("these counts belong to another task or to another version of it.")
+        total, _ = self._sums(counts)
         if not np.array_equal(self.sketch.low, -self.sketch.high):
             raise InvalidInput("scaled sums need statistics whose ranges are symmetric.")
         expected = np.maximum(counts.n_people, 1) * self.probabilities
-        unit = self.bit.gain * self.sketch.high
-        return unit * (2.0 * counts.ones - counts.n) / expected, unit**2 / expected
+        return self.sketch.high * total / expected, self.sketch.high**2 * self.bit.mean_square / expected
 
     def _valid(self, index: ArrayLike) -> NDArray[np.int64]:
         given = np.asarray(index)
@@ -207,10 +230,16 @@ class Task:
             "task": self.name,
             "version": self.version,
             "epsilon": self.epsilon,
-            "floor": self.bit.floor,
+            **self._lattice,
             "thresholds": self.thresholds.tolist(),
             "sketch": self.sketch.to_dict(),
+            **({} if self.inputs is None else {"inputs": self.inputs}),
         }
+
+    @property
+    def _lattice(self) -> dict[str, Any]:
+        """The whole numbers of the mechanism, as the schema states them."""
+        return {"floor": self.bit.floor} if isinstance(self.bit, OneBit) else {"levels": self.bit.to_dict()}
 
     @cached_property
     def digest(self) -> str:
@@ -224,12 +253,15 @@ class Task:
         if not isinstance(schema, dict) or schema.get("format") != FORMAT:
             raise InvalidInput("this is not the schema of a local task of a version that dperm can read.")
         try:
-            task = cls(schema["task"], schema["epsilon"], Sketch.from_dict(schema["sketch"]), schema["version"])
-            same = task.bit.floor == schema["floor"] and task.thresholds.tolist() == list(schema["thresholds"])
-        except (KeyError, TypeError):
+            sketch, inputs = Sketch.from_dict(schema["sketch"]), schema.get("inputs")
+            n_levels = len(schema["levels"]["rows"][0]) if "levels" in schema else 2
+            task = cls(schema["task"], schema["epsilon"], sketch, schema["version"], inputs, n_levels)
+            same = all(schema[key] == value for key, value in task._lattice.items())
+            same = same and task.thresholds.tolist() == list(schema["thresholds"])
+        except (KeyError, TypeError, IndexError):
             raise InvalidInput(
                 "this schema of a local task is damaged: a part is missing or not of its kind."
             ) from None
         if not same:
-            raise InvalidInput("this schema's floor or thresholds do not belong to its epsilon and sketch.")
+            raise InvalidInput("this schema's numbers of the lattice do not belong to its epsilon and sketch.")
         return task

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +76,12 @@ class ThetaGrid(Sketch):
     def high(self) -> FloatArray:  # type: ignore[override]
         return _MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
 
-    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
-        length = np.maximum(np.linalg.norm(records, axis=1), 1.0)
-        return _MARGIN_LOSSES[self.loss](np.einsum("ij,ij->i", records, self._nodes[index]) / length)
+    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+        square, margin, nodes = np.zeros(len(records)), np.zeros(len(records)), self._nodes[index]
+        for column, weights in zip(np.asarray(records, np.float64).T, nodes.T, strict=True):
+            square += column**2
+            margin += column * weights
+        return _MARGIN_LOSSES[self.loss](margin / np.maximum(np.sqrt(square), 1.0))
 
 
 @dataclass(frozen=True)

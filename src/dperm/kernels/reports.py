@@ -1,0 +1,57 @@
+"""What people compute for a report, one person at a time: nobody's value depends on who else is asked."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["monomials", "parities"]
+
+FloatArray = NDArray[np.float64]
+
+
+@njit(cache=True)
+def monomials(
+    records: NDArray[np.generic], ball: int, reach: FloatArray, factors: NDArray[np.int64], index: NDArray[np.int64]
+) -> FloatArray:
+    """Product of the entries ``factors[index[i]]`` of everybody's record.
+
+    The first ``ball`` entries are scaled down to the unit ball, and every entry is clipped to its ``reach``. A factor
+    equal to the length of a record counts as 1.
+    """
+    n, width = records.shape
+    out = np.empty(n)
+    for i in range(n):
+        longest = 1.0
+        for j in range(ball):
+            longest = max(longest, abs(float(records[i, j])))
+        total = 0.0
+        for j in range(ball):  # longest entry first: the square of a huge one would overflow
+            part = float(records[i, j]) / longest
+            total += part * part
+        length = max(longest * np.sqrt(total), 1.0)
+        value = 1.0
+        for k in range(factors.shape[1]):
+            j = factors[index[i], k]
+            if j < width:
+                entry = float(records[i, j])
+                if j < ball:
+                    entry /= length
+                value *= min(max(entry, -reach[j]), reach[j])
+        out[i] = value
+    return out
+
+
+@njit(cache=True)
+def parities(records: NDArray[np.generic], masks: NDArray[np.int64], index: NDArray[np.int64]) -> FloatArray:
+    """1 or -1 for an even or odd number of entries above 1/2 in the set ``masks[index[i]]`` of everybody's record."""
+    n, width = records.shape
+    out = np.empty(n)
+    for i in range(n):
+        mask, odd = masks[index[i]], False
+        for j in range(width):
+            if (mask >> j) & 1 and records[i, j] > 0.5:
+                odd = not odd
+        out[i] = -1.0 if odd else 1.0
+    return out

@@ -1,0 +1,303 @@
+"""Interactive descent: people in disjoint groups, asked one group after another, each for one bit of a gradient.
+
+Unlike the moments of a one-shot collection, whose number grows with the square of the features, only as many statistics
+are needed as there are weights, and no polynomial stands for the loss. Proof: ``descent.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from dperm.errors import InvalidInput, Unsupported
+from dperm.privacy.one_bit import uniform32
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local.forecasts import LocalForecast
+from dperm.solvers.local.linear_models import LinearTask
+from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.solvers.local.surrogates import TYPICAL, logistic_curvature, margins
+from dperm.solvers.local.task import Counts, Task
+
+__all__ = ["DescentState", "GradientCoordinates", "LocalDescent"]
+
+LOSSES = ("logistic", "squared")
+MOST_ROUNDS = 10_000
+
+#: steps are this long over curvature and round: above 1 for the sake of curvatures below their public guess
+_STEP = 1.5
+#: residuals beyond it, of predictions outside the target's range, count as this much
+_RESIDUAL = 2.0
+#: sizes of a feature, relative to its reach, between which the largest gradient is bounded piece by piece
+_SIZES = np.linspace(0.0, 1.0, 513)
+
+
+@dataclass(frozen=True)
+class GradientCoordinates(Sketch):
+    """One entry of the gradient of a person's loss at public weights.
+
+    A record is y x with y = -1 or 1 (logistic loss), or the features x and, last, the target y in [-1, 1] (squared
+    loss); x is scaled down to the unit ball and clipped to its reach.
+
+    Parameters
+    ----------
+    at : tuple of float
+        The public weights.
+    reach : tuple of float
+        Bound on every feature's magnitude, at most 1.
+    loss : {"logistic", "squared"}
+        The loss: ln(1 + exp(-y w.x)) or (y - w.x)^2 / 2, the latter with its slope clipped to [-2, 2], which no
+        prediction inside the target's range reaches.
+    """
+
+    at: tuple[float, ...]
+    reach: tuple[float, ...]
+    loss: str = "logistic"
+
+    kind: ClassVar[str] = "gradient"
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise InvalidInput(f"loss must be one of {', '.join(LOSSES)}, not {self.loss!r}.")
+        if self._w.ndim != 1 or not self._w.size or self._w.shape != self._reach.shape:
+            raise InvalidInput("a gradient needs one weight and one reach per feature.")
+        if not (np.isfinite(self._w).all() and ((self._reach > 0.0) & (self._reach <= 1.0)).all()):
+            raise InvalidInput("weights must be finite and reaches above 0 and at most 1.")
+
+    @cached_property
+    def _w(self) -> FloatArray:
+        return np.asarray(self.at, np.float64)
+
+    @cached_property
+    def _reach(self) -> FloatArray:
+        return np.asarray(self.reach, np.float64)
+
+    @property
+    def n_columns(self) -> int:
+        return self._w.size + (self.loss == "squared")
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        return np.ones(self._w.size, np.int64)
+
+    @property
+    def weights(self) -> FloatArray:
+        # the noise of an entry is in proportion to its range: these shares have the least mean square
+        return self.high - self.low
+
+    @cached_property
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        """Bounds on every entry over all records in the ball: what a feature of size r can do, r up to its reach."""
+        r = _SIZES * self._reach[:, None]
+        # the other features have what is left of the unit length, and point where they do most
+        rest = np.sqrt(np.maximum(self._w @ self._w - self._w**2, 0.0))[:, None] * np.sqrt(1.0 - r[:, :-1] ** 2)
+        along, most = self._w[:, None] * r, r[:, 1:]
+        up, down = (np.maximum(sign * along[:, :-1], sign * along[:, 1:]) for sign in (1.0, -1.0))
+        # a feature of either sign moves its own score by w r to one side: towards high entries or away from low ones
+        low, high = (self._largest_slope(rest + own) for own in (down, up))
+        return -(most * low).max(axis=1), (most * high).max(axis=1)
+
+    def _largest_slope(self, score: FloatArray) -> FloatArray:
+        """Largest slope of the loss, in the direction of the score, at scores up to this one."""
+        return expit(score) if self.loss == "logistic" else np.clip(1.0 + score, 0.0, _RESIDUAL)
+
+    @property
+    def low(self) -> FloatArray:
+        return self._ends[0]
+
+    @property
+    def high(self) -> FloatArray:
+        return self._ends[1]
+
+    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
+        x = records[:, : self._w.size]
+        longest = np.maximum(np.abs(x).max(axis=1, keepdims=True), 1.0)
+        length = longest * np.sqrt(((x / longest) ** 2).sum(axis=1, keepdims=True))
+        inside = np.clip(x / np.maximum(length, 1.0), -self._reach, self._reach)
+        own = inside[np.arange(len(inside)), index]
+        score = (inside * self._w).sum(axis=1)
+        if self.loss == "squared":
+            return own * np.clip(score - np.clip(records[:, -1], -1.0, 1.0), -_RESIDUAL, _RESIDUAL)
+        return -own * expit(-score)
+
+
+@dataclass(frozen=True)
+class DescentState:
+    """Where a descent stands: public, a function of what earlier groups reported."""
+
+    round: int
+    weights: tuple[float, ...]
+    total: tuple[float, ...]
+    delay: float = 1.0
+    n_people: int = 0
+
+
+@dataclass(frozen=True)
+class LocalDescent:
+    """Gradient descent on a linear model with weights in a ball, one group of people per step.
+
+    Guarantee
+    ---------
+    Released, to everyone: the weights after every round, and one index and one bit (or level) per person. A person
+    takes part in one round only, chosen without looking at the record; the report is epsilon-DP for the person
+    (``one_bit.proof.md``), whatever earlier groups answered.
+
+    Parameters
+    ----------
+    loss : {"logistic", "squared"}
+        The loss.
+    epsilon : float
+        Epsilon of a report.
+    reach : tuple of float
+        Bound on every feature's magnitude.
+    radius : float
+        Bound on the length of the weights.
+    curvatures : tuple of float
+        A public guess of the objective's curvature along every weight: steps are in proportion to its inverse.
+    n_rounds : int
+        Number of groups.
+    penalty : float
+        Adds penalty / 2 times the squared weights to the objective; known to the server, it needs no reports.
+    intercept : bool
+        Whether the last weight is an intercept, which is not penalised.
+    name : str
+        Name of the tasks, together with the number of their round.
+    n_levels : int
+        2 for one bit per person, or 3 to 16 levels.
+    inputs : dict, optional
+        How a record comes from what a person knows; part of every task.
+    """
+
+    loss: str
+    epsilon: float
+    reach: tuple[float, ...]
+    radius: float
+    curvatures: tuple[float, ...]
+    n_rounds: int = 40
+    penalty: float = 0.0
+    intercept: bool = False
+    name: str = "descent"
+    n_levels: int = 2
+    inputs: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.radius < math.inf:
+            raise InvalidInput(f"radius must be a positive finite number, not {self.radius!r}.")
+        if len(self.curvatures) != len(self.reach) or not all(0.0 < h < math.inf for h in self.curvatures):
+            raise InvalidInput("curvatures must be positive finite numbers, one per weight.")
+        if not 0.0 <= self.penalty < math.inf:
+            raise InvalidInput(f"penalty must be a finite number >= 0, not {self.penalty!r}.")
+        whole = isinstance(self.n_rounds, int | np.integer) and not isinstance(self.n_rounds, bool)
+        if not whole or not 1 <= self.n_rounds <= MOST_ROUNDS:
+            raise InvalidInput(f"n_rounds must be a whole number from 1 to {MOST_ROUNDS}, not {self.n_rounds!r}.")
+        self.task(self.start())  # refuses what a task refuses, before anybody is asked
+
+    @classmethod
+    def of(cls, linear: LinearTask, energies: FloatArray, n_rounds: int, penalty: float = 0.0) -> LocalDescent:
+        """Return a descent on the loss of a one-shot task, if the squares of features are ``energies`` on average."""
+        if linear.n_outputs > 1:
+            raise Unsupported("a descent knows one output: two classes or a regression; use solver='moments' for more.")
+        curvature = 1.0
+        if linear.loss == "logistic":
+            length = TYPICAL * linear.radius * math.sqrt(float(energies.sum()))
+            curvature = logistic_curvature(margins(linear.dimension, length))
+        penalties = np.full(linear.dimension, penalty)
+        if linear.intercept:
+            penalties[-1] = 0.0
+        return cls(
+            linear.loss,
+            linear.epsilon,
+            linear.reach,
+            linear.radius,
+            tuple((curvature * energies + penalties).tolist()),
+            n_rounds,
+            penalty,
+            linear.intercept,
+            linear.name,
+            linear.n_levels,
+            linear.inputs,
+        )
+
+    def start(self) -> DescentState:
+        """Return the state before anybody was asked."""
+        nothing = (0.0,) * len(self.reach)
+        return DescentState(0, nothing, nothing)
+
+    def task(self, state: DescentState) -> Task:
+        """Return what the next group is asked."""
+        sketch = GradientCoordinates(state.weights, self.reach, self.loss)
+        name = f"{self.name}, round {state.round + 1} of {self.n_rounds}"
+        return Task(name, self.epsilon, sketch, inputs=self.inputs, n_levels=self.n_levels)
+
+    def after(self, state: DescentState, counts: Counts) -> DescentState:
+        """Return the state after a group's reports were counted."""
+        if state.round >= self.n_rounds:
+            raise InvalidInput(f"all {self.n_rounds} rounds of this descent are over.")
+        task = self.task(state)
+        gradient, variance = task.means(counts)
+        answered, height = counts.n > 0, np.asarray(self.curvatures)
+        weights = np.asarray(state.weights)
+        penalised = self.penalty * weights
+        if self.intercept:
+            penalised[-1] = 0.0
+        direction = (np.where(answered, gradient, 0.0) + penalised) / height
+        delay = state.delay
+        if state.round == 0 and answered.any():
+            # noise alone must not throw the weights out of the ball
+            noise = math.sqrt(float((variance / height**2)[answered].sum()))
+            delay = max(1.0, 2.0 * noise / self.radius)
+        weights = weights - _STEP / (state.round + delay) * direction
+        weights *= min(1.0, self.radius / max(float(np.linalg.norm(weights)), 1e-300))
+        # later weights count more, in proportion to their round
+        total = np.asarray(state.total) + (state.round + 1) * weights
+        return DescentState(
+            state.round + 1,
+            tuple(weights.tolist()),
+            tuple(total.tolist()),
+            delay,
+            state.n_people + counts.n_people,
+        )
+
+    def estimate(self, state: DescentState) -> FloatArray:
+        """Return the mean of all weights so far, later ones counting more."""
+        return np.asarray(state.total) / max(1, state.round * (state.round + 1) // 2)
+
+    def run(self, records: ArrayLike, source: RandomSource) -> DescentState:
+        """Simulate the whole descent with one person per record, everybody in one group drawn at random."""
+        state = self.start()
+        checked = self.task(state).sketch.records(records)
+        group = uniform32(len(checked), source).astype(np.uint64) * np.uint64(self.n_rounds) >> np.uint64(32)
+        order = np.argsort(group, kind="stable")
+        ends = np.searchsorted(group[order], np.arange(self.n_rounds + 1, dtype=np.uint64))
+        for first, last in pairwise(ends):
+            state = self.after(state, self.task(state).collect(checked[order[first:last]], source))
+        return state
+
+    def forecast(self, n: int) -> LocalForecast:
+        """Say what ``n`` people can be expected to achieve, before anybody is asked."""
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+            raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
+        length = TYPICAL * self.radius
+        typical = GradientCoordinates((length / math.sqrt(len(self.reach)),) * len(self.reach), self.reach, self.loss)
+        gain = self.task(self.start()).bit.gain
+        width, height = typical.high - typical.low, np.asarray(self.curvatures)
+        # an entry is drawn in proportion to its width
+        one_person = float((width * width.sum() * (gain / 2.0) ** 2 / height).sum())
+        assumes = (
+            f"the objective's curvature is {height.mean():.3g} along a weight",
+            f"the best weights have length {length:.3g}, evenly over {len(self.reach)} features",
+        )
+        return LocalForecast(
+            n=int(n),
+            noise=one_person / (2.0 * n),
+            bias=0.0,
+            null_excess=float(height.mean()) * length**2 / 2.0,
+            degree=2,
+            assumes=assumes,
+        )
