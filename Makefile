@@ -36,6 +36,7 @@ bench: $(VENV)/.dev
 # dperm next to its peers, each in an environment of its own under .peers/; `make bench-peers PEERS=--fast` takes minutes.
 bench-peers: $(VENV)/.dev
 	$(BIN)/python benchmarks/peers.py $(PEERS)
+	$(BIN)/python benchmarks/fit_speed.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \

@@ -26,11 +26,13 @@ _HOMES = {
     "Budget": "dperm.privacy.budget",
     "Guarantee": "dperm.privacy.guarantee",
     "Ledger": "dperm.privacy.ledger",
+    "ParquetTable": "dperm.data.chunked_parquet",
     "PrivacyReport": "dperm.privacy.report",
 }
 
 if TYPE_CHECKING:
     from dperm.data.bounds import Bounds
+    from dperm.data.chunked_parquet import ParquetTable
     from dperm.estimators import (
         DPElasticNet,
         DPHuberRegressor,
@@ -67,6 +69,7 @@ __all__ = [
     "LocalLinearRegression",
     "LocalLogisticRegression",
     "Marginals",
+    "ParquetTable",
     "PrivacyReport",
     "SmoothQueries",
     "load",

@@ -20,6 +20,8 @@ PerColumn = float | Sequence[float] | FloatArray | Mapping[str, float]
 
 _RANGE_SPREAD = 1.0 / math.sqrt(3.0)  # of values spread evenly over [-1, 1]
 
+_MOST_SHOWN = 4
+
 HOW_TO_DECLARE = (
     "declare what is publicly known of the columns, e.g. bounds=Bounds(features=(0, 100)) for all columns, "
     "Bounds(features=([18, 0], [100, 1])) per column, Bounds(features=({'age': 18}, {'age': 100})) by name, "
@@ -28,8 +30,12 @@ HOW_TO_DECLARE = (
 
 
 def default_quantile_grid() -> FloatArray:
-    """Public grid on which bounds are bought: 0 and +-2^(k/2) from 2^-10 to 2^20."""
-    positive = 2.0 ** (np.arange(-20, 41) / 2.0)
+    """Public grid on which bounds are bought: 0 and +-2^k for k from -4 to 12, every fourth k out to -20 and 40.
+
+    Every point draws its share of wrong choices, so there are no more than bounds need: a factor of 2 where most
+    columns lie, of 16 beyond. Values outside count as its ends, about 10^12.
+    """
+    positive = 2.0 ** np.concatenate([np.arange(-20, -4, 4), np.arange(-4, 13), np.arange(16, 41, 4)]).astype(float)
     return np.concatenate([-positive[::-1], [0.0], positive])
 
 
@@ -87,6 +93,8 @@ class Bounds:
         clip((x - centre) / scale, -clip, clip). Given instead of ``features``.
     purchase : QuantilePurchase, optional
         Buy the range of the columns instead; see :meth:`private_quantiles`.
+    assumptions : tuple of str
+        Sentences that a report adds to its assumptions; :meth:`from_schema` fills them.
 
     Examples
     --------
@@ -104,6 +112,7 @@ class Bounds:
     scale: PerColumn | None = None
     clip: float | None = None
     purchase: QuantilePurchase | None = None
+    assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ways = [self.features is not None, self.scale is not None, self.purchase is not None]
@@ -120,8 +129,8 @@ class Bounds:
             raise InvalidBounds("centre and clip belong to scale: give Bounds(centre=, scale=, clip=).")
         if self.scale is not None and self.clip is None:
             raise InvalidBounds("Bounds(centre=, scale=) also needs clip=, in scaled units (3 is usual).")
-        if self.features is not None and (not isinstance(self.features, tuple | list) or len(self.features) != 2):
-            raise InvalidBounds("features must be a pair (lo, hi).")
+        if self.features is not None:
+            self._check_features()
         for name in ("clip", "row_norm"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0.0 < value < math.inf):
@@ -130,6 +139,23 @@ class Bounds:
             self._check_target()
         if self.classes is not None:
             self._check_classes()
+
+    def _check_features(self) -> None:
+        given = self.features
+        if isinstance(given, Mapping):  # a likely mistake: one dict of pairs instead of a pair of dicts
+            low, high = (
+                "{" + ", ".join(f"{name!r}: {_end(pair, k)}" for name, pair in list(given.items())[:_MOST_SHOWN]) + "}"
+                for k in (0, 1)
+            )
+            more = ", and the other columns likewise" if len(given) > _MOST_SHOWN else ""
+            raise InvalidBounds(
+                f"features must be a pair (lo, hi), not one dict: write features=({low}, {high}){more}."
+            )
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise InvalidBounds(
+                "features must be a pair (lo, hi): of numbers for all columns, of lists with a number for each, or of "
+                "dicts by column name."
+            )
 
     def _check_classes(self) -> None:
         given = self.classes.tolist() if isinstance(self.classes, np.ndarray) else self.classes
@@ -163,6 +189,17 @@ class Bounds:
         """Buy the columns' range by private quantiles on a public grid, paid with ``budget_share`` of rho."""
         points = None if grid is None else tuple(grid) if isinstance(grid, Iterable) else (grid,)
         return cls(purchase=QuantilePurchase(budget_share, low, high, points), **others)
+
+    @classmethod
+    def from_schema(cls, schema: Any) -> Bounds:
+        """Return the bounds of columns that a schema encodes, by their encoded names.
+
+        ``schema`` is the path of a ``schema.toml`` or a :class:`~dperm.data.schema.Schema`.
+        """
+        from dperm.data.schema import Schema
+
+        found = schema if isinstance(schema, Schema) else Schema.read(schema)
+        return found.bounds(by_name=True)
 
     def scaling(
         self,
@@ -232,6 +269,12 @@ def range_scaling(
         return Scaling(np.zeros_like(low), np.maximum(np.abs(low), np.abs(high)), 1.0, row_norm, _RANGE_SPREAD)
     # halves first: the width of a declared range may exceed the largest double
     return Scaling(low / 2.0 + high / 2.0, high / 2.0 - low / 2.0, 1.0, row_norm, _RANGE_SPREAD)
+
+
+def _end(pair: Any, k: int) -> str:
+    """One end of a pair as it is written, or what stands for it."""
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_number, pair))
+    return repr(pair[k]) if is_pair else ("lo", "hi")[k]
 
 
 def _is_number(value: object) -> bool:

@@ -118,7 +118,9 @@ class ColumnSums:
         columns = np.flatnonzero(changes).tolist()
         self._steps, self._spacing = steps, spacing
         if not known or (len(columns) > _FEW and 4 * len(columns) > design.d):
-            self._scores, self._slopes_hold = design.scores(steps), False
+            # a descent starts at zero, where there is nothing to add up
+            self._scores = design.scores(steps) if steps.any() else np.zeros(design.n_rows)
+            self._slopes_hold = False
             return None
         for j in columns[:-1]:
             design.add_column(j, float(changes[j]), self._scores)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from dperm.data.design import DesignMatrix
 from dperm.data.facts import Facts
 from dperm.data.memory import Memory
 from dperm.data.query import Query
-from dperm.errors import InvalidInput, PlanViolation
+from dperm.errors import InvalidData, InvalidInput, PlanViolation
 from dperm.privacy.events import Event
 from dperm.privacy.mechanisms import Mechanism
 from dperm.privacy.neighbours import Neighbours
@@ -41,6 +41,16 @@ class DesignData:
     target_low: float = 0.0
     target_high: float = 1.0
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if np.isnan(self.target).any():  # what is infinite is clipped, this cannot be
+            raise InvalidData("the target contains NaN: remove those rows.")
+
+    def parts(self) -> Iterator[tuple[slice, DesignData]]:
+        """The data in blocks of rows, each read once for all that a query does with it; in memory they are one."""
+        for rows, design in self.design.blocks():
+            whole = design is self.design
+            yield rows, self if whole else replace(self, design=design, target=self.target[rows])
 
     @property
     def facts(self) -> Facts:

@@ -41,8 +41,8 @@ class RowMap:
     grids: Grids
     _steps: FloatArray = field(init=False, repr=False)
     _spacing: float = field(init=False, repr=False)
-    #: the only entries that are not zero, if they are those of a square map's diagonal
-    _diagonal: FloatArray | None = field(init=False, repr=False)
+    #: in grid steps, the only entries that are not zero, if they are those of a square map's diagonal
+    diagonal: FloatArray | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         given = np.asarray(self.matrix, np.float64)
@@ -57,7 +57,7 @@ class RowMap:
             array.setflags(write=False)
         square = steps.shape[0] == steps.shape[1]
         diagonal = np.diag(steps) if square and np.count_nonzero(steps) == np.count_nonzero(np.diag(steps)) else None
-        for name, value in (("matrix", rounded), ("_steps", steps), ("_spacing", spacing), ("_diagonal", diagonal)):
+        for name, value in (("matrix", rounded), ("_steps", steps), ("_spacing", spacing), ("diagonal", diagonal)):
             object.__setattr__(self, name, value)
 
     @property
@@ -83,8 +83,7 @@ class RowMap:
 
     def rows(self, block: FloatArray) -> FloatArray:
         """Map rows given in grid steps; the result is in steps of the design's spacing times :attr:`spacing`."""
-        diagonal = self._diagonal
-        out: FloatArray = block @ self._steps if diagonal is None else block * diagonal
+        out: FloatArray = block @ self._steps if self.diagonal is None else block * self.diagonal
         return out
 
     @property
@@ -95,16 +94,9 @@ class RowMap:
     def norms(self, design: DesignMatrix) -> FloatArray:
         """Upper bound of the L2 norm of every mapped row, tight to rounding."""
         self.check(design.grids)
-        out = np.empty(design.n_rows)
-        k = self.shape[1]
-        for part, block in design.row_chunks():
-            mapped = np.ascontiguousarray(self.rows(block).T)  # columns are read one by one
-            squares = np.zeros(len(block))
-            for j in range(k):  # fixed order: a row's length must not depend on where the row stands
-                squares += mapped[j] * mapped[j]
-            out[part] = np.sqrt(squares)
-        result: FloatArray = out * (design.spacing * self._spacing * (1.0 + (k + 8) * 2.0**-52))
-        return result
+        lengths = design.mapped_lengths(self._steps if self.diagonal is None else self.diagonal)
+        out: FloatArray = lengths * (design.spacing * self._spacing * (1.0 + (self.shape[1] + 8) * 2.0**-52))
+        return out
 
     def image(self, steps: FloatArray) -> Any:
         """Return B' times a vector (or matrix) of whole numbers below 2^53, rounded by at most :meth:`rounding`.
@@ -112,16 +104,15 @@ class RowMap:
         The whole numbers are split into pieces so short that every product with the map is exact; only the few
         additions of the pieces round.
         """
-        total = np.zeros((self.shape[1], *steps.shape[1:]))
-        pieces = []
-        rest = np.asarray(steps, np.float64)
-        for _ in range(self._n_pieces):
-            low = np.fmod(rest, self._piece)
-            pieces.append(self._steps.T @ low)
-            rest = (rest - low) / self._piece
-        for piece in reversed(pieces):  # largest first, as in Horner's rule
-            total = total * self._piece + piece
-        return total * self._spacing
+        rest = np.asarray(steps, np.float64).reshape(len(steps), -1)
+        pieces = np.empty((self._n_pieces, *rest.shape))
+        for piece in pieces:
+            np.fmod(rest, self._piece, out=piece)
+            rest = (rest - piece) / self._piece
+        total, *smaller = (self._steps.T @ pieces)[::-1]
+        for image in smaller:  # largest first, as in Horner's rule
+            total = total * self._piece + image
+        return (total * self._spacing).reshape(-1, *np.shape(steps)[1:])
 
     def rounding(self, norm: float) -> float:
         """Bound on the L2 error of :meth:`image` where the exact image has an L2 norm of at most ``norm``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import sys
@@ -15,32 +14,48 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dperm.data.bounds import Bounds
-from dperm.data.frames import boolean_columns, column_names, plain_labels, plain_matrix
-from dperm.errors import InvalidBounds, InvalidData, InvalidInput, LedgerNotSaved
+from dperm.data.chunked import RowSource, row_source
+from dperm.data.frames import (
+    NUMBERS_ONLY,
+    boolean_columns,
+    column_names,
+    not_finite,
+    not_numbers,
+    plain_labels,
+    plain_matrix,
+)
+from dperm.errors import InvalidBounds, InvalidData, InvalidInput
 from dperm.objective import L1, L2, ElasticNet, Loss, NoPenalty, Objective, Penalty
 from dperm.privacy.budget import Budget
-from dperm.privacy.ledger import Ledger
 from dperm.privacy.neighbours import Neighbours
 from dperm.solvers import resolve_solver
 
+from ._books import SharesLedger, check_ledger
 from ._fit import Fitted, fit
 from ._messages import how_to_declare, without_values
 from ._plan import PlanSummary, summarise
 from ._request import CLASSES, NUMBERS, FitRequest, resolve_bounds
-from .saved import NOT_FINITE, SavedModel
+from .progress import watched
+from .saved import SavedModel
 
-__all__ = ["PrivateLinearModel", "default_strength", "penalty_named"]
+__all__ = ["PrivateLinearModel", "check_seed", "default_strength", "penalty_named"]
 
 ONE_RECORD = "each person stands in at most one row"
 PUBLIC_N = "the number of rows is public"
 BOUNDS_PUBLIC = "the declared bounds do not come from these data"
+OTHER_NAMES = "The feature names should match those that were passed during fit: same names, in the same order."
 TYPES_PUBLIC = "the columns' types are public: those of type bool need no bounds"
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse a seed that is not a whole number, before the data are looked at."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer | None):
+        raise InvalidInput(f"insecure_seed must be a whole number or None, not {type(seed).__name__}.")
 
 
 def penalty_named(name: Any, strength: float, l1_ratio: float) -> Penalty:
@@ -87,7 +102,7 @@ class Problem:
         return 2 if self.classes is None else len(self.classes)
 
 
-class PrivateLinearModel(BaseEstimator):
+class PrivateLinearModel(SharesLedger, BaseEstimator):
     """Shared parameters of the private linear models; see :class:`dperm.DPLogisticRegression`."""
 
     #: what a target is: classes or numbers
@@ -155,6 +170,11 @@ class PrivateLinearModel(BaseEstimator):
         n_classes : int, optional
             Number of classes; that of declared ``Bounds(classes=...)``, else 2.
         """
+        request = self._public_request(n, n_features, n_classes)
+        return summarise(type(self).__name__, request, int(n), int(n_features))
+
+    def _public_request(self, n: int, n_features: int, n_classes: int | None) -> FitRequest:
+        """Return what a fit of these public numbers asks for; refuses what a fit would refuse."""
         self._check_parameters()
         for name, value in (("n", n), ("n_features", n_features)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
@@ -164,8 +184,7 @@ class PrivateLinearModel(BaseEstimator):
         count = n_classes if n_classes is not None else 2 if declared is None else len(declared)
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
             raise InvalidInput(f"n_classes must be a whole number of 2 or more{_instead(count)}.")
-        request = self._request(int(n), int(n_features), int(count), None, None, ())
-        return summarise(type(self).__name__, request, int(n), int(n_features))
+        return self._request(int(n), int(n_features), int(count), None, None, ())
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted model as one JSON file that :func:`dperm.load` reads; whole or not at all."""
@@ -183,33 +202,6 @@ class PrivateLinearModel(BaseEstimator):
         tags.non_deterministic = self.insecure_seed is None  # fresh noise in every fit is the point
         return tags
 
-    def __getstate__(self) -> Any:
-        state = super().__getstate__()
-        ledger = state.get("ledger")
-        # an estimator yet to be fitted keeps it, and is refused: its copy in another process would spend unseen
-        if isinstance(ledger, Ledger) and not ledger.lasting and "privacy_report_" in state:
-            warnings.warn(
-                "the ledger in memory is not saved with the model, so a later fit of the copy is charged to a new one: "
-                "keep the ledger in a file, as in Ledger('budget.db').",
-                LedgerNotSaved,
-                stacklevel=2,
-            )
-            state = {**state, "ledger": None}
-        return state
-
-    def __copy__(self) -> PrivateLinearModel:
-        """Return a copy in this process, which shares the ledger."""
-        return self._copied(lambda value: value)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> PrivateLinearModel:
-        """Return a copy in this process, which shares the ledger."""
-        return self._copied(lambda value: copy.deepcopy(value, memo))
-
-    def _copied(self, copied: Callable[[Any], Any]) -> PrivateLinearModel:
-        other = type(self).__new__(type(self))
-        vars(other).update({name: copied(value) for name, value in vars(self).items()})
-        return other
-
     # ---------------------------------------------------------------------------------- checks
     def _check_parameters(self) -> None:
         """Refuse bad parameters before the data are looked at."""
@@ -223,8 +215,8 @@ class PrivateLinearModel(BaseEstimator):
         for name in ("fit_intercept", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InvalidInput(f"{name} must be True or False, not {getattr(self, name)!r}.")
-        if not isinstance(self.ledger, Ledger | None):
-            raise InvalidInput(f"ledger must be a Ledger or None, not {type(self.ledger).__name__}.")
+        check_ledger(self.ledger)
+        check_seed(self.insecure_seed)
         if not isinstance(self.calibration, str) or self.calibration not in ("certified", "paper"):
             raise InvalidInput(f"calibration must be 'certified' or 'paper', not {self.calibration!r}.")
 
@@ -241,37 +233,52 @@ class PrivateLinearModel(BaseEstimator):
         options = {"y_numeric": self._target == NUMBERS} if y_given else {}
         refused = None
         try:
-            plain, names = plain_matrix(X), column_names(X)
+            source = row_source(X)
+            if source is not None and 0 in source.shape:
+                raise InvalidData("Found array with {} sample(s) and {} feature(s): 1 is needed.".format(*source.shape))
+            plain, names = ("no_validation" if source else plain_matrix(X)), column_names(X)
             converted = plain is not X
-            with warnings.catch_warnings():
-                if converted:  # names are compared below
-                    warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-                checked = validate_data(
-                    self,
-                    plain,
-                    y,
-                    reset=reset,
-                    accept_sparse=["csr", "csc"],
-                    dtype=np.float64,
-                    ensure_all_finite=False,
-                    **options,
-                )
+            if source is None or y_given:
+                with warnings.catch_warnings():
+                    if converted:  # names are compared below
+                        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+                    if source is None:
+                        options |= {"accept_sparse": ["csr", "csc"], "dtype": np.float64, "ensure_all_finite": False}
+                    checked = validate_data(self, plain, y, reset=reset, **options)
         except InvalidData:
             raise
-        except (ValueError, OverflowError) as error:
-            refused = without_values(str(error), numbers=self._target == NUMBERS)
+        except (ValueError, TypeError, OverflowError) as error:
+            refused = _refusal(X, str(error), numbers=self._target == NUMBERS)
         if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
-            raise InvalidData(refused)
+            raise refused
+        if source is not None:
+            self._check_rows(source, checked if y_given else None, reset)
+            return (source, checked) if y_given else source
         if converted and reset:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif converted and hasattr(self, "feature_names_in_") and list(self.feature_names_in_) != names:
-            raise InvalidData(
-                "The feature names should match those that were passed during fit: same names, in the same order."
-            )
-        stored = checked[0] if isinstance(checked, tuple) else checked
-        if not np.isfinite(stored.data if sp.issparse(stored) else stored).all():
-            raise InvalidData(NOT_FINITE)
+            raise InvalidData(OTHER_NAMES)
+        bad = not_finite(checked[0] if isinstance(checked, tuple) else checked, names)
+        if bad is not None:
+            raise InvalidData(bad)
         return checked
+
+    def _check_rows(self, source: RowSource, y: Any, reset: bool) -> None:
+        """Check what is public of rows that are read in blocks; values are checked whenever they are read."""
+        n, n_features = source.shape
+        if y is not None and len(y) != n:
+            raise InvalidData(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}.")
+        if reset:
+            self.n_features_in_ = n_features
+            vars(self).pop("feature_names_in_", None)
+            if source.names is not None:
+                self.feature_names_in_ = np.asarray(source.names, dtype=object)
+        elif n_features != self.n_features_in_:
+            raise InvalidData(
+                f"X has {n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} features."
+            )
+        elif source.names is not None and list(getattr(self, "feature_names_in_", source.names)) != source.names:
+            raise InvalidData(OTHER_NAMES)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -291,6 +298,8 @@ class PrivateLinearModel(BaseEstimator):
         self._check_parameters()
         boolean = boolean_columns(X)
         X, y = self._checked(X, plain_labels(y), reset=True)
+        if isinstance(X, RowSource):
+            boolean = X.boolean
         self._refuse_undeclared(X.shape[1], getattr(self, "feature_names_in_", None), boolean)
         return X, y, boolean
 
@@ -333,13 +342,14 @@ class PrivateLinearModel(BaseEstimator):
             target=self._target,
             n_classes=n_classes,
             n_heads=self._n_heads(n_classes),
-            progress=_tell if self.verbose else None,
+            progress=watched() or (_tell if self.verbose else None),
             calibration=self.calibration,
         )
 
     def _about_bounds(self, bounds: Bounds, boolean: NDArray[np.bool_] | None) -> tuple[str, ...]:
         given = (bounds.target if self._target == NUMBERS else bounds.classes, bounds.row_norm)
         declared = (BOUNDS_PUBLIC,) if bounds.purchase is None or any(one is not None for one in given) else ()
+        declared = bounds.assumptions or declared  # a schema says it more exactly
         return declared if boolean is None else (*declared, TYPES_PUBLIC)
 
     @abstractmethod
@@ -353,6 +363,15 @@ class PrivateLinearModel(BaseEstimator):
     def _request_for(self, problem: Problem) -> FitRequest:
         names = getattr(self, "feature_names_in_", None)
         return self._request(*problem.X.shape, problem.n_classes, names, problem.boolean, problem.assumptions)
+
+
+def _refusal(X: Any, message: str, numbers: bool) -> InvalidData:
+    """Return the error for data that were refused with this message, which may hold values."""
+    text = any(words in message for words in ("convert string", "bytes/strings", "argument must be", "array element"))
+    found = not_numbers(X) if text else None
+    if found is None or (str(found) == NUMBERS_ONLY and numbers):  # it may be y
+        return InvalidData(without_values(message, numbers))
+    return found
 
 
 def _instead(value: Any) -> str:

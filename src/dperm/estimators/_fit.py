@@ -15,7 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix, Scaling
+from dperm.data.chunked import RowSource
+from dperm.data.chunked_design import design_of, ensure_room
+from dperm.data.design import DesignMatrix, Scaling, Shape
 from dperm.data.holder import DataHolder, DesignData, Released
 from dperm.data.table import TableData
 from dperm.data.target import TargetRange
@@ -60,7 +62,7 @@ class Fitted:
 
 
 def fit(request: FitRequest, X: Any, target: FloatArray) -> Fitted:
-    """Carry out a fit; ``X`` is a finite float array or scipy sparse matrix, ``target`` one number per row."""
+    """Carry out a fit; ``X`` is a finite float array, scipy sparse or read in blocks, ``target`` one number per row."""
     X = one_entry_per_cell(X)
     n, n_features = X.shape
     ledger = ledger_of(request)
@@ -158,7 +160,7 @@ class _Shop:
         request, holder = self._request, self._holder(X)
         scaling = buy_scaling(holder, request.bounds, self._calibrated, request.fit_intercept, request.boolean)
         self.released += holder.released
-        return scaling, DesignMatrix.from_array(X, scaling, request.height)
+        return scaling, design_of(X, scaling, request.height)
 
     def target(self, target: FloatArray) -> TargetRange:
         request = self._request
@@ -194,11 +196,14 @@ def declared_design(
         for one in known:
             if _same(one[0], scaling) and (one[1].intercept_height > 0.0) == request.fit_intercept:
                 return one
-        return scaling, DesignMatrix.from_array(X, scaling, request.height)
+        return scaling, design_of(X, scaling, request.height)
     if sp.issparse(X) and request.bounds.row_norm is not None and request.fit_intercept:
         raise InvalidBounds(
             "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
         )
+    if isinstance(X, RowSource):  # read only later: what could be refused then is refused now
+        X.check()
+        ensure_room(Shape.of(*X.shape, request.bounds.scaled_clip, request.bounds.row_norm, request.height))
     return None
 
 
@@ -238,7 +243,7 @@ def fingerprint_of(request: FitRequest, X: Any, target: FloatArray) -> str | Non
     """Return the keyed fingerprint by which a ledger that is given knows the data."""
     if request.ledger is None:
         return None
-    table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [np.ascontiguousarray(X)]
+    table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
     return request.ledger.fingerprint([*table, target])
 
 

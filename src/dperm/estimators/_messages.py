@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from dperm.data.frames import NUMBERS_ONLY
 
-__all__ = ["how_to_declare", "without_values"]
+__all__ = ["Y_NOT_FINITE", "how_to_declare", "without_values"]
 
-_MOST_NAMED = 8
+Y_NOT_FINITE = "y contains NaN or infinite values: remove those rows."
+
+_MOST_LISTED = 8
+_MOST_NAMED = 40
 
 # Beginnings of scikit-learn's messages that tell of shapes, types and column names only, and where each is cut off.
 _HARMLESS = {
@@ -42,7 +45,7 @@ def without_values(message: str, numbers: bool = False) -> str:
     if message.startswith("Unknown label type"):
         return message.split(". ")[0].rstrip(".") + ": y must hold class labels."
     if message.startswith("Input y contains"):
-        return "y contains NaN or infinite values: remove those rows."
+        return Y_NOT_FINITE
     if "convert string" in message or "bytes/strings" in message:
         return "X and y must hold numbers only: encode text by a rule that is public." if numbers else NUMBERS_ONLY
     return "these data cannot be used: X must be a table of numbers and y one label or number per row."
@@ -63,15 +66,15 @@ def how_to_declare(
     if open_columns.any():
         named = None if names is None else [name for name, is_open in zip(names, open_columns, strict=True) if is_open]
         if named is None:
-            few = n_features <= _MOST_NAMED
+            few = n_features <= _MOST_LISTED
             features = f"({_listed('lo', n_features)}, {_listed('hi', n_features)})" if few else "(lo, hi)"
             more = f" (one pair for all {n_features} columns, or two lists with a number for each)"
-        else:
-            shown = named[:_MOST_NAMED]
-            low, high = ("{" + ", ".join(f"{name!r}: {end}" for name in shown) + "}" for end in ("lo", "hi"))
+        elif len(named) <= _MOST_NAMED:
+            low, high = ("{" + ", ".join(f"{name!r}: {end}" for name in named) + "}" for end in ("lo", "hi"))
             features = f"({low}, {high})"
-            if len(named) > len(shown):
-                more = f" and the same for the other {len(named) - len(shown)} columns"
+        else:
+            features = "(lo, hi)"
+            more = f" (one pair for all {len(named)} columns, or two dicts with a number for each name)"
         parts.append(f"features={features}")
     parts.append("target=(lo, hi)" if regression else "classes=[...]")
     known = " (columns of type bool need none)" if boolean is not None else ""

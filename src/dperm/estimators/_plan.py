@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dperm.data.facts import Facts
 from dperm.privacy.budget import Budget
+from dperm.privacy.events import Event
 from dperm.privacy.guarantee import Accounting
-from dperm.queries.quantiles import expected_rank_error
+from dperm.queries.quantiles import INNERMOST, expected_rank_error
 from dperm.solvers.base import Forecast
 
 from ._request import NUMBERS, FitRequest, Prepared, prepare
 
-__all__ = ["PlanLine", "PlanSummary", "summarise"]
+__all__ = ["PlanLine", "PlanSummary", "SearchSummary", "summarise", "summarise_search"]
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,73 @@ class PlanSummary:
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 
+@dataclass(frozen=True)
+class SearchSummary:
+    """What a search would release and what that costs, from public numbers only.
+
+    Attributes
+    ----------
+    estimator : str
+        What is tuned.
+    budget : Budget
+        Epsilon of the whole search and the delta that is used.
+    epsilon : float
+        Epsilon of the whole search, at most the budget's.
+    expected_runs : float
+        Mean of the number of runs.
+    candidates : tuple of (str, PlanSummary)
+        Every candidate with the plan of one run of it, its score included; ``epsilon`` there is that of one run.
+    """
+
+    estimator: str
+    budget: Budget
+    epsilon: float
+    expected_runs: float
+    candidates: tuple[tuple[str, PlanSummary], ...]
+
+    @property
+    def tried(self) -> float:
+        """Probability that a given candidate is tried at all."""
+        # 1 - E[(1 - 1/k)^N] for k candidates and a geometric number N of runs of this mean
+        return self.expected_runs / (self.expected_runs + len(self.candidates) - 1.0)
+
+    def __str__(self) -> str:
+        first = self.candidates[0][1]
+        lines = [
+            f"search over {len(self.candidates)} candidates of {self.estimator} on {first.n} rows and "
+            f"{first.n_features} columns: epsilon {self.epsilon:.4g} of {self.budget.epsilon:.4g}, "
+            f"delta {self.budget.delta:.3g}, {first.neighbours}",
+            f"{self.expected_runs:.4g} runs are expected; a given candidate is tried with probability {self.tried:.2f}",
+        ]
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, plan in self.candidates:
+            alike.setdefault((f"one run of it is a fit by {plan.solver!r}", *str(plan).splitlines()[1:]), []).append(
+                name
+            )
+        for plan_lines, names in alike.items():
+            lines += [f"candidate {name}" for name in names] + [f"  {line}" for line in plan_lines]
+        return "\n".join(lines)
+
+
+def summarise_search(
+    estimator: str,
+    runs: Sequence[tuple[str, FitRequest, Prepared]],
+    event: Event,
+    budget: Budget,
+    expected_runs: float,
+) -> SearchSummary:
+    """Describe a search whose candidates are planned; ``runs`` are their names, requests and plans."""
+    candidates = tuple((name, _described(estimator, request, prepared)) for name, request, prepared in runs)
+    return SearchSummary(estimator, budget, Accounting.of(event, budget.delta).epsilon, expected_runs, candidates)
+
+
 def summarise(estimator: str, request: FitRequest, n: int, n_features: int) -> PlanSummary:
     """Plan a fit and describe it; whatever a fit would refuse for public reasons is refused here."""
-    prepared = prepare(request, n, n_features)
-    calibrated = prepared.calibrated
+    return _described(estimator, request, prepare(request, n, n_features))
+
+
+def _described(estimator: str, request: FitRequest, prepared: Prepared) -> PlanSummary:
+    calibrated, n, n_features = prepared.calibrated, prepared.facts.n, prepared.facts.n_features
     total = sum(release.share for release in calibrated.plan.releases)
     lines = tuple(
         PlanLine(r.query, r.kind, r.count, r.noise_multiplier(calibrated.scale), r.share / total)
@@ -122,8 +187,13 @@ def _warnings(request: FitRequest, prepared: Prepared, facts: Facts, forecast: F
         out.append("delta is above 1/n: some person's whole record may be given away; 1/n^2 is usual")
     if request.n_bought(facts.n_features):
         missed = expected_rank_error(prepared.calibrated, len(request.purchase.grid_points())) / facts.n
-        if missed > 0.25:  # beyond the quartiles a bought quantile cannot stay inside
-            out.append(f"bought ranges may be off by {min(missed, 1.0):.0%} of the records: declare bounds if you can")
+        if missed > INNERMOST:  # further inside than that no quantile is bought
+            out.append(
+                f"bought ranges may be off by {min(missed, 1.0):.0%} of the records, and a model with them useless: "
+                "declare bounds if you can"
+            )
     if forecast is not None and forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
         out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")
+    if forecast is not None:
+        out += forecast.doubts
     return tuple(out)

@@ -13,6 +13,7 @@ from dperm.errors import InvalidData
 
 from ._base import PrivateLinearModel, Problem
 from ._fit import Fitted
+from ._messages import Y_NOT_FINITE
 from ._request import NUMBERS
 from .prediction import linear_scores
 from .saved import SavedModel, SavedRegressor
@@ -28,8 +29,11 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     def _problem(self, X: Any, y: Any) -> Problem:
         X, y, boolean = self._training_data(X, y)
         if y.dtype.kind not in "biuf":
-            raise InvalidData("y must hold one number per row, not text.")
-        return Problem(X, np.asarray(y, np.float64), boolean)
+            raise InvalidData("y must hold one number per row, not text or dates.")
+        target = np.asarray(y, np.float64)
+        if not np.isfinite(target).all():  # a missing value among objects is one only now
+            raise InvalidData(Y_NOT_FINITE)
+        return Problem(X, target, boolean)
 
     def _adopt(self, problem: Problem, fitted: Fitted) -> None:
         self.coef_ = np.ascontiguousarray(fitted.coefficients)

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dperm.data.chunked import RowSource
 from dperm.data.design import Scaling
 from dperm.objective import Logistic, Multinomial
 
@@ -27,6 +28,8 @@ def linear_scores(X: Any, coef: FloatArray, intercept: FloatArray, scaling: Scal
     >>> linear_scores(np.array([[2.0], [99.0]]), np.array([[1.0]]), np.array([0.5]), scaling).ravel().tolist()
     [2.5, 10.5]
     """
+    if isinstance(X, RowSource):
+        return np.concatenate([linear_scores(block, coef, intercept, scaling) for block in X.blocks()])
     coef = np.ascontiguousarray(coef)
     low, high = column_limits(scaling)
     if sp.issparse(X):

@@ -17,8 +17,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import dperm
+from dperm.data.chunked import RowSource, row_source
 from dperm.data.design import Scaling
-from dperm.data.frames import NUMBERS_ONLY, column_names, plain_matrix
+from dperm.data.files import TableFile
+from dperm.data.frames import column_names, not_finite, not_numbers, plain_matrix
+from dperm.data.schema import Schema
+from dperm.data.schema_file import parse_schema, schema_to_dict
 from dperm.data.target import TargetRange
 from dperm.errors import InvalidData, InvalidInput
 from dperm.privacy.report import PrivacyReport, write_whole
@@ -29,8 +33,6 @@ __all__ = ["SavedClassifier", "SavedModel", "SavedProbabilities", "SavedRegresso
 
 FORMAT = "dperm model"
 FORMAT_NUMBER = 1
-
-NOT_FINITE = "X contains NaN or infinite values: fill or remove them by a rule that is public."
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,8 @@ class SavedModel:
     privacy_report_: PrivacyReport = field(repr=False)
     feature_names_in_: NDArray[Any] | None = field(default=None, repr=False)
     version: str = dperm.__version__
+    #: how raw tables become the columns of the model, where it was fitted with a schema
+    schema: Schema | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def n_features_in_(self) -> int:
@@ -57,22 +61,30 @@ class SavedModel:
 
     def checked(self, X: Any) -> Any:
         """Return ``X`` as a finite array or sparse matrix of the right width; errors show no value."""
-        names = column_names(X)
+        X = self._by_schema(X)
+        source = row_source(X)
+        names = column_names(X) if source is None else source.names
         fitted = self.feature_names_in_
         if names is not None and fitted is not None and names != fitted.tolist():
             raise InvalidData("The feature names should match those of the training data, in the same order.")
-        try:
-            X = plain_matrix(X)
-            X = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, np.float64)
-        except (TypeError, ValueError):
-            raise InvalidData(NUMBERS_ONLY) from None
-        if X.ndim != 2:
+        table = _plain(X) if source is None else source
+        if len(table.shape) != 2:
             raise InvalidData("X must have two dimensions, and X.reshape(-1, 1) makes one column of a list.")
-        if X.shape[1] != self.n_features_in_:
-            raise InvalidData(f"X has {X.shape[1]} features, but the model expects {self.n_features_in_}.")
-        if not np.isfinite(X.data if sp.issparse(X) else X).all():
-            raise InvalidData(NOT_FINITE)
-        return X
+        if table.shape[1] != self.n_features_in_:
+            raise InvalidData(f"X has {table.shape[1]} features, but the model expects {self.n_features_in_}.")
+        bad = None if isinstance(table, RowSource) else not_finite(table, names)
+        if bad is not None:
+            raise InvalidData(bad)
+        return table
+
+    def _by_schema(self, X: Any) -> Any:
+        """Encode a file or a table that has the raw columns of the schema; give back anything else."""
+        if self.schema is None:
+            return X
+        names = list(X) if isinstance(X, dict) else column_names(X)
+        if not isinstance(X, TableFile) and not {column.name for column in self.schema.used} <= set(names or ()):
+            return X
+        return self.schema.encode(X).X
 
     def scores(self, X: Any) -> NDArray[np.float64]:
         """Return the linear scores of a checked ``X``: shape (n,), or (n, K) for several outputs."""
@@ -109,6 +121,7 @@ class SavedModel:
                 "spread": self.scaling.spread,
             },
             "feature_names": None if names is None else [str(name) for name in names],
+            **({} if self.schema is None else {"schema": schema_to_dict(self.schema)}),
             **self._own_parts(),
             "report": json.loads(self.privacy_report_.to_json()),
         }
@@ -206,6 +219,18 @@ def _label_type(classes: NDArray[Any]) -> str:
     return _LABEL_TYPES[classes.dtype.kind]
 
 
+def _plain(X: Any) -> Any:
+    refused = None
+    try:
+        table = plain_matrix(X)
+        return sp.csr_array(table, dtype=np.float64) if sp.issparse(table) else np.asarray(table, np.float64)
+    except InvalidData:
+        raise
+    except (TypeError, ValueError):
+        refused = not_numbers(X)
+    raise refused  # out here: an error's context would keep the values that its sentence hides
+
+
 def load(path: str | os.PathLike[str]) -> SavedModel:
     """Read a model that ``save`` wrote; it predicts what the fitted estimator predicted.
 
@@ -258,6 +283,7 @@ def _parse(data: dict[str, Any]) -> SavedModel:
         privacy_report_=PrivacyReport.from_json(json.dumps(data["report"])),
         feature_names_in_=None if names is None else np.array([str(name) for name in names], dtype=object),
         version=str(data["version"]),
+        schema=parse_schema(data["schema"]) if "schema" in data else None,
         **own,
     )
 

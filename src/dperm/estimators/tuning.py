@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,15 +17,15 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.errors import InvalidBounds, InvalidInput, LedgerNotSaved
+from dperm.errors import InvalidBounds, InvalidInput
 from dperm.privacy.budget import Budget, default_delta
-from dperm.privacy.ledger import Ledger
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import NOT_COVERED
 from dperm.privacy.scope import SearchScope
 
-from ._base import PrivateLinearModel
+from ._base import PrivateLinearModel, check_seed
+from ._books import SharesLedger, check_ledger
 from ._fit import (
     Fitted,
     assert_ledger_is_plan,
@@ -34,6 +35,7 @@ from ._fit import (
     ledger_of,
     one_entry_per_cell,
 )
+from ._plan import SearchSummary, summarise_search
 from ._request import NUMBERS, FitRequest, Prepared
 from ._search import Candidate, SearchPlan, naming, plan_search, search
 
@@ -50,7 +52,7 @@ def _has(method: str) -> Any:
     return available_if(lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), method))
 
 
-class DPTuner(MetaEstimatorMixin, BaseEstimator):
+class DPTuner(SharesLedger, MetaEstimatorMixin, BaseEstimator):
     """Searches parameters of a private estimator and pays for it: the whole search is within epsilon.
 
     Makes a random number of independent runs, each of which draws a candidate uniformly from the public list, fits it
@@ -180,6 +182,26 @@ class DPTuner(MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(best, name))
         return self
 
+    def plan(self, n: int, n_features: int, n_classes: int | None = None) -> SearchSummary:
+        """Say what a search would release, before any data are touched.
+
+        Parameters
+        ----------
+        n, n_features : int
+            Number of rows and columns; public.
+        n_classes : int, optional
+            Number of classes; that of declared ``Bounds(classes=...)``, else 2.
+        """
+        settings = self._settings()
+        requests = []
+        for params in settings:
+            with naming(_named(params)):
+                requests.append(self._model(params)._public_request(n, n_features, n_classes))
+        _refuse_other_targets(requests)
+        plan = self._plan(settings, requests, int(n), int(n_features))
+        runs = [(one.name, one.request, one.prepared) for one in plan.candidates]
+        return summarise_search(type(self.estimator).__name__, runs, plan.event, plan.budget, plan.expected_runs)
+
     def _plan(self, settings: list[dict[str, Any]], requests: list[FitRequest], n: int, n_features: int) -> SearchPlan:
         budget = Budget(self.epsilon, default_delta(n) if self.delta is None else self.delta)
         runs = 2.0 * len(settings) if self.expected_runs is None else float(self.expected_runs)
@@ -196,8 +218,8 @@ class DPTuner(MetaEstimatorMixin, BaseEstimator):
             )
         Budget(self.epsilon, 1e-6 if self.delta is None else self.delta)
         Neighbours.parse(self.neighbours)
-        if not isinstance(self.ledger, Ledger | None):
-            raise InvalidInput(f"ledger must be a Ledger or None, not {type(self.ledger).__name__}.")
+        check_ledger(self.ledger)
+        check_seed(self.insecure_seed)
         if self.expected_runs is not None and not (_is_number(self.expected_runs) and self.expected_runs > 1.0):
             raise InvalidInput(f"expected_runs must be a finite number above 1, not {self.expected_runs!r}.")
         if not (_is_number(self.score_share) and 0.0 < self.score_share < 1.0):
@@ -260,6 +282,14 @@ class DPTuner(MetaEstimatorMixin, BaseEstimator):
         """Return the best model's score on other data, without noise: accuracy or R2."""
         return float(self._best().score(X, y))
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the best model as one JSON file that :func:`dperm.load` reads; its report is that of the search."""
+        return self._best().save(path)
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> Path:
+        """Write the best model as an ONNX file; needs the extra ``dperm[onnx]``."""
+        return self._best().to_onnx(path)
+
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = inner.estimator_type
@@ -267,19 +297,6 @@ class DPTuner(MetaEstimatorMixin, BaseEstimator):
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
         tags.non_deterministic = self.insecure_seed is None
         return tags
-
-    def __getstate__(self) -> Any:
-        state = super().__getstate__()
-        ledger = state.get("ledger")
-        if isinstance(ledger, Ledger) and not ledger.lasting and "privacy_report_" in state:
-            warnings.warn(
-                "the ledger in memory is not saved with the search, so a later fit of the copy is charged to a new "
-                "one: keep the ledger in a file, as in Ledger('budget.db').",
-                LedgerNotSaved,
-                stacklevel=2,
-            )
-            state = {**state, "ledger": None}
-        return state
 
 
 def _is_number(value: Any) -> bool:

@@ -213,10 +213,11 @@ def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budge
     """Smallest scale whose cost is within epsilon, to a relative precision, always one that is; few evaluations.
 
     The cost is close to a power of the scale, so a line through logarithms finds the next guess; a guess that does not
-    fit, or falls short, still narrows the bracket.
+    fit, or falls short, still narrows the bracket. Where one end stays put three times in a row (its cost may come from
+    a much looser bound) the bracket is halved instead.
     """
     high, at_high = start, cost(start)
-    low, at_low = 0.0, math.inf
+    low, at_low, same_side = 0.0, math.inf, 0
     while at_high > budget.epsilon:  # ``start`` fits by a looser bound, so this is a matter of rounding
         low, at_low = high, at_high
         high *= 1.05
@@ -233,13 +234,15 @@ def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budge
         if low > 0.0:
             inner = 0.25 * precision * high
             guess = min(max(guess, low + inner), high - inner)
+            if abs(same_side) >= 3 and high - low > 4.0 * precision * high:
+                guess = math.sqrt(low * high)
         elif guess >= high * (1.0 - 0.5 * precision):
             guess = high * (1.0 - 0.9 * precision)
         at_guess = cost(guess)
         if at_guess <= budget.epsilon:
-            high, at_high = guess, at_guess
+            high, at_high, same_side = guess, at_guess, max(same_side, 0) + 1
         else:
-            low, at_low = guess, at_guess
+            low, at_low, same_side = guess, at_guess, min(same_side, 0) - 1
     return high
 
 

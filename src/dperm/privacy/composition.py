@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _ORDERS = np.concatenate([1.0 + np.geomspace(1e-3, 1.0, 24), np.geomspace(2.2, 64.0, 40), np.geomspace(70.0, 1e6, 40)])
-_LARGEST_DISTRIBUTION = 200.0  # beyond this divergence a loss distribution of sampled releases would fill the memory
+_LARGEST_DISTRIBUTION = 2000.0  # beyond this divergence a loss distribution of sampled releases grows too long
 
 
 # ------------------------------------------------------------------------------------------------ the fold

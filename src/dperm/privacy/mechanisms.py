@@ -101,7 +101,12 @@ class LaplaceNoise(GaussianNoise):
 
 @dataclass(frozen=True)
 class NoisyMax(Mechanism):
-    """Returns the index of the largest score after Gumbel noise; sensitivity is the largest change of any score."""
+    """Returns the index of the largest score after Gumbel noise; sensitivity is the largest change of any score.
+
+    ``stream`` names the draws, such as those of a round; it shows only where a seed makes noise reproducible.
+    """
+
+    stream: str | None = None
 
     norm: ClassVar[str] = "linf"
     kind: ClassVar[str] = "selection"
@@ -117,7 +122,8 @@ class NoisyMax(Mechanism):
                 raise InvalidInput("a race was built for less noise than this selection charges for.")
             return value.select(source)
         scale = race_scale(sensitivity, self.noise_multiplier)
-        return gumbel_race(np.clip(value, -bound, bound), scale, source)
+        draws = source if self.stream is None else source.stream(self.stream)
+        return gumbel_race(np.clip(value, -bound, bound), scale, draws)
 
     def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
         return race_scale(sensitivity, self.noise_multiplier)

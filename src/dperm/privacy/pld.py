@@ -19,7 +19,7 @@ from dperm.privacy.events import Event, Gaussian, Laplace, PoissonGaussian
 
 __all__ = ["applies", "lower_epsilon", "upper_delta", "upper_epsilon"]
 
-_INTERVAL = 1e-4
+_INTERVAL = 1e-4  # of losses, for an epsilon of about 1; see _interval
 Leaves = Mapping[Event, int]
 
 
@@ -35,12 +35,12 @@ def upper_epsilon(leaves: Leaves, delta: float) -> float:
     left = delta - _fourier_error(leaves)
     if left <= 0.0:
         return math.inf
-    return float(_composed(leaves, _INTERVAL, pessimistic=True).get_epsilon_for_delta(left))
+    return float(_composed(leaves, _interval(leaves), pessimistic=True).get_epsilon_for_delta(left))
 
 
 def upper_delta(leaves: Leaves, epsilon: float) -> float:
     """Upper bound on delta of the composed leaves at ``epsilon``."""
-    found = float(_composed(leaves, _INTERVAL, pessimistic=True).get_delta_for_epsilon(epsilon))
+    found = float(_composed(leaves, _interval(leaves), pessimistic=True).get_delta_for_epsilon(epsilon))
     return min(1.0, found + _fourier_error(leaves))
 
 
@@ -56,9 +56,23 @@ def _fourier_error(leaves: Leaves) -> float:
 def lower_epsilon(leaves: Leaves, delta: float) -> float:
     """Lower bound on epsilon of the composed leaves at ``delta``."""
     # rounding losses down costs up to half an interval per use, so the grid shrinks with the number of uses
-    interval = min(_INTERVAL, max(1e-5, 0.02 / sum(leaves.values())))
+    interval = min(1.0, max(0.1, 200.0 / sum(leaves.values()))) * _interval(leaves)
     made = _composed(leaves, interval, pessimistic=False)
     return max(0.0, float(made.get_epsilon_for_delta(min(1.0, delta + _fourier_error(leaves)))))
+
+
+def _interval(leaves: Leaves) -> float:
+    """Spacing of the grid of losses: in proportion to a rough epsilon, so that the distributions stay equally long.
+
+    Any spacing gives an upper (or lower) bound, a coarser one a looser bound: spreading a loss over two neighbours on
+    the grid adds up to a quarter of the squared spacing to its variance, so the spacing stays a fiftieth of one use's
+    own standard deviation, about the root of its divergence of order 2. The factor is a power of two, so that nearly
+    equal plans share it.
+    """
+    divergences = {leaf: curves.renyi(leaf, 2.0) for leaf in leaves}
+    rough = 8.8 * math.sqrt(math.fsum(count * divergences[leaf] for leaf, count in leaves.items()))
+    one = math.sqrt(min(divergences.values())) / (50.0 * _INTERVAL)
+    return _INTERVAL * 2.0 ** min(math.floor(math.log2(max(min(rough, one), 1.0))), 6)
 
 
 def _module() -> Any:

@@ -74,6 +74,21 @@ class RandomSource:
         # a fresh key with a zero counter: no counter block is ever used twice under one key
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
+    def stream(self, label: str) -> RandomSource:
+        """Return the draws for one labelled purpose, such as a round.
+
+        A secure source returns itself: its draws are independent whatever they are for. With ``insecure_seed`` each
+        label has a stream of its own, so that two programs that share a seed draw the same noise for the same label,
+        in whatever order they ask.
+        """
+        if self._seed is None:
+            return self
+        out = object.__new__(type(self))  # the warning was given when this source was made
+        out.secure, out._seed = False, f"{self._seed}/{label}"
+        out._start()
+        _LIVE.add(out)
+        return out
+
     def words(self, n: int) -> NDArray[np.uint64]:
         """Return ``n`` independent uniform 64-bit words."""
         with self._lock:

@@ -169,7 +169,11 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
         except BaseException:
             os.unlink(handle.name)
             raise
-    os.replace(handle.name, target)
+    try:
+        os.replace(handle.name, target)
+    except BaseException:
+        os.unlink(handle.name)
+        raise
     return target
 
 

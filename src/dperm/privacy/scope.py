@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +17,7 @@ from dperm.errors import PlanViolation
 from dperm.privacy.calibration import CalibratedPlan
 from dperm.privacy.events import Composed, Event, RepeatAndSelect, Unbounded
 from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
+from dperm.privacy.ledger.rows import as_stored
 from dperm.privacy.neighbours import Neighbours
 
 __all__ = ["InnerScope", "Scope", "SearchScope"]
@@ -64,6 +66,21 @@ class InnerScope:
             self._used[query] += 1
             self.records.append(record)
 
+    @property
+    def used(self) -> dict[str, int]:
+        """How many releases of each query were taken out of the plan so far."""
+        with self._lock:
+            return dict(self._used)
+
+    def _take_up(self, used: Mapping[str, int]) -> None:
+        """Count releases that were made before a restart."""
+        for query, times in used.items():
+            count, record = self._planned.get(query, (0, None))
+            if record is None or not 0 <= times <= count:
+                raise PlanViolation(f"{times} releases of {query!r} were made before the restart; {count} are planned.")
+            self._used[query] = times
+            self.records.extend([record] * times)
+
     def settle(self) -> None:
         """Write down unused planned releases as forfeited; nothing more may be released."""
         with self._lock:
@@ -106,6 +123,10 @@ class Scope(InnerScope):
         Keyed fingerprint of the data, so that a renamed copy is recognised.
     unbounded : str, optional
         Why the result will have no guarantee (seeded noise, a printed calibration).
+    resumed : Reservation, optional
+        An unsettled reservation of the same plan to go on with, after a restart; nothing is reserved again.
+    used : mapping of str to int, optional
+        With ``resumed``: how many releases of each query were made before.
     """
 
     def __init__(
@@ -116,12 +137,20 @@ class Scope(InnerScope):
         purpose: str,
         fingerprint: str | None = None,
         unbounded: str | None = None,
+        resumed: Reservation | None = None,
+        used: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(calibrated, neighbours, _binding(ledger, unbounded))
         self.ledger = ledger
         self.unbounded = unbounded
         self.event: Event = calibrated.event
-        self.reservation = _reserve(self.event, ledger, neighbours, purpose, fingerprint, unbounded)
+        if resumed is None:
+            self.reservation = _reserve(self.event, ledger, neighbours, purpose, fingerprint, unbounded)
+            return
+        if resumed.event != as_stored(_charged(self.event, unbounded)) or resumed.neighbours != neighbours:
+            raise PlanViolation("the reservation to go on with is not of this plan: the run was planned differently.")
+        self._take_up(used or {})
+        self.reservation = resumed
 
     def _close(self) -> None:
         if self.unbounded is not None:
@@ -178,9 +207,12 @@ def _no_guarantee(reason: str) -> ReleaseRecord:
     return ReleaseRecord(query="no guarantee", event=Unbounded(reason), forfeited=False)
 
 
+def _charged(event: Event, unbounded: str | None) -> Event:
+    return event if unbounded is None else Composed((event, Unbounded(unbounded)))
+
+
 def _reserve(
     event: Event, ledger: Ledger, neighbours: Neighbours, purpose: str, fingerprint: str | None, unbounded: str | None
 ) -> Reservation:
-    if unbounded is not None:
-        event = Composed((event, Unbounded(unbounded)))
+    event = _charged(event, unbounded)
     return ledger.reserve(event, neighbours=neighbours, purpose=purpose, fingerprint=fingerprint)

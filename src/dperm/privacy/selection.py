@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.randomness import RandomSource
 
-__all__ = ["TwoLevelRace", "gumbel_race", "race_scale"]
+__all__ = ["TwoLevelRace", "contest", "gumbel_race", "race_scale"]
 
 # Assumed relative error of division, log and log1p together; the tests measure about 1e-15.
 LIBM_ERROR = 2e-13
@@ -28,6 +28,8 @@ _CHUNK = 1 << 15
 _TOO_LARGE = "the scores are too large for their sensitivity to be raced in double precision."
 
 FloatArray = NDArray[np.float64]
+#: leading digits of every candidate's draw as whole numbers, and how many bits they have
+Digits = tuple[list[int], int]
 
 
 def race_scale(sensitivity: float, noise_multiplier: float, slack: float = 0.0) -> float:
@@ -46,11 +48,20 @@ def race_scale(sensitivity: float, noise_multiplier: float, slack: float = 0.0) 
 def gumbel_race(scores: FloatArray, scale: float, source: RandomSource) -> int:
     """Return the index of the largest of ``scores / scale + Gumbel noise``, exactly distributed."""
     values = np.ascontiguousarray(scores, np.float64).ravel()
+    if values.size == 1 and np.isfinite(values).all():
+        return 0
+    return contest(values, source.words(values.size), scale, source)[0]
+
+
+def contest(
+    values: FloatArray, words: NDArray[np.uint64], scale: float, source: RandomSource, more: Digits | None = None
+) -> tuple[int, int, int]:
+    """Return the winner of a race whose draws start with ``words``, the digits of its draw and how many bits they have.
+
+    ``more`` gives draws with more digits than those in ``words``; by default new ones are drawn as they are needed.
+    """
     if values.size == 0 or not np.isfinite(values).all():
         raise InvalidInput("a race needs at least one score, and all of them finite.")
-    if values.size == 1:
-        return 0
-    words = source.words(values.size)
     keys = np.empty(values.size)
     largest = 0.0
     with np.errstate(divide="ignore", over="ignore"):  # a draw that rounds to 1 gives -inf here and is settled below
@@ -73,17 +84,17 @@ def gumbel_race(scores: FloatArray, scale: float, source: RandomSource) -> int:
         (words[extreme] < _LOW) | (values[extreme] / scale >= keys[leader] - margin)  # a draw next to 1 lowers its key
     ]
     rivals = np.union1d(certain_rivals, extreme_rivals)
+    known, bits = (words, 64) if more is None else more
+    digits = {int(j): int(known[j]) for j in rivals}
     if rivals.size == 1:
-        return leader
-    return _settle(rivals, values, words, scale, source)
+        return leader, digits[leader], bits
+    return _settle(digits, bits, values, scale, source)
 
 
 def _settle(
-    rivals: NDArray[np.intp], values: FloatArray, words: NDArray[np.uint64], scale: float, source: RandomSource
-) -> int:
+    digits: dict[int, int], bits: int, values: FloatArray, scale: float, source: RandomSource
+) -> tuple[int, int, int]:
     """Compare the rivals' keys with growing precision until one is certainly the largest."""
-    digits = {int(j): int(words[j]) for j in rivals}
-    bits = 64
     while True:
         with mpmath.workprec(bits + 192):
             bounds = {}
@@ -100,7 +111,7 @@ def _settle(
             best = max(bounds, key=lambda j: bounds[j][0])
             ahead = [j for j in bounds if bounds[j][1] >= bounds[best][0]]
             if ahead == [best]:
-                return best
+                return best, digits[best], bits
         digits = {j: (digits[j] << 64) | source.word() for j in ahead}
         bits += 64
 

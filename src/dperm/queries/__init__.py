@@ -8,6 +8,7 @@ from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sampled import SampledCorrection, SampledGradient
 from dperm.queries.scores import AtomScores, PenalisedAtomScores
+from dperm.queries.sharing import LocalAtomScores, WeightedRows
 from dperm.queries.statistics import (
     Curvature,
     FirstMoment,
@@ -17,12 +18,14 @@ from dperm.queries.statistics import (
     unpack_symmetric,
 )
 from dperm.queries.targets import ClassCounts, TargetDeviation
+from dperm.queries.transcript import ClippedPredictions, ProximalSlopes, SketchedColumn, SketchedTarget
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 
 __all__ = [
     "QUERIES",
     "AtomScores",
     "ClassCounts",
+    "ClippedPredictions",
     "CorrectPredictions",
     "Curvature",
     "FirstMoment",
@@ -30,20 +33,25 @@ __all__ = [
     "GradientBlock",
     "GradientCoordinate",
     "GreedyScores",
+    "LocalAtomScores",
     "MappedGradient",
     "MappedSecondMoment",
     "PartialPredictions",
     "PenalisedAtomScores",
     "PerturbedMinimum",
+    "ProximalSlopes",
     "QuantileScores",
     "Query",
     "RowLengths",
     "SampledCorrection",
     "SampledGradient",
     "SecondMoment",
+    "SketchedColumn",
+    "SketchedTarget",
     "SquaredErrors",
     "TargetDeviation",
     "TargetMoment",
+    "WeightedRows",
     "unpack_symmetric",
 ]
 
@@ -72,5 +80,11 @@ QUERIES: dict[str, type[Query]] = {
         MappedGradient,
         CorrectPredictions,
         SquaredErrors,
+        WeightedRows,
+        LocalAtomScores,
+        ClippedPredictions,
+        ProximalSlopes,
+        SketchedColumn,
+        SketchedTarget,
     )
 }

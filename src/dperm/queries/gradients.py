@@ -116,13 +116,18 @@ class FullGradient(Query):
 
     def evaluate(self, data: DesignData) -> FloatArray:
         columns = self._columns()
-        limit: FloatArray | float = np.inf
-        if self.clip is not None:
-            # |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||; norms are rounded up, the limit down
-            with np.errstate(divide="ignore"):
-                limit = self.clip * _DOWN / data.design.norms(columns)
-        slopes, spacing = clipped_slopes(data, self.loss, self.weights, limit)
-        return data.design.sums(slopes, columns) * (data.design.spacing * spacing)
+        norms = None if self.clip is None else data.design.norms(columns)
+        boxed = isinstance(self.weights, SparseWeights | BoxedWeights)  # their scores are kept for all rows together
+        total: FloatArray | float = 0.0
+        for rows, part in [(slice(None), data)] if boxed else data.parts():
+            limit: FloatArray | float = np.inf
+            if self.clip is not None and norms is not None:
+                # |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||; norms are rounded up, the limit down
+                with np.errstate(divide="ignore"):
+                    limit = self.clip * _DOWN / norms[rows]
+            slopes, spacing = clipped_slopes(part, self.loss, self.weights, limit)
+            total = total + part.design.sums(slopes, columns)
+        return np.asarray(total) * (data.design.spacing * spacing)
 
     def person_bound(self, facts: Facts) -> float:
         """Bound on the L2 norm of one person's clipped gradient."""

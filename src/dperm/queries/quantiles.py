@@ -14,9 +14,12 @@ from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import NoisyMax
 from dperm.queries.statistics import QuantileScores
 
-__all__ = ["buy_range", "buy_scaling", "expected_rank_error", "reachable_levels", "with_purchase"]
+__all__ = ["INNERMOST", "buy_range", "buy_scaling", "expected_rank_error", "reachable_levels", "with_purchase"]
 
 FloatArray = NDArray[np.float64]
+
+#: bought quantiles lie no further inside than this; nearer to the median they would say too little of the ends
+INNERMOST = 0.35
 
 
 def with_purchase(plan: Plan, purchase: QuantilePurchase, n_ranges: int) -> Plan:
@@ -56,10 +59,10 @@ def reachable_levels(purchase: QuantilePurchase, calibrated: CalibratedPlan, n: 
     """Levels of the quantiles to buy, from public numbers.
 
     A quantile nearer to the end than its own error in ranks may come out anywhere beyond the data, so the levels stay
-    that far inside, down to the quartiles.
+    that far inside, as far as :data:`INNERMOST`.
     """
-    inside = min(expected_rank_error(calibrated, len(purchase.grid_points())) / n, 0.25)
-    return min(max(purchase.low, inside), 0.25), max(min(purchase.high, 1.0 - inside), 0.75)
+    inside = min(expected_rank_error(calibrated, len(purchase.grid_points())) / n, INNERMOST)
+    return min(max(purchase.low, inside), INNERMOST), max(min(purchase.high, 1.0 - inside), 1.0 - INNERMOST)
 
 
 def buy_scaling(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -120,9 +119,9 @@ class SecondMoment(Query):
     def _row_weights(self, data: DesignData) -> FloatArray:
         return _row_factors(data, self.clip)
 
-    def _rows(self, data: DesignData) -> Iterator[tuple[slice, FloatArray]]:
-        for part, block in data.design.row_chunks():
-            yield part, block * data.design.spacing
+    def _total(self, data: DesignData, weights: FloatArray, spacing: float) -> FloatArray:
+        """Sum of weighted row times itself transposed, rows in whole steps of ``spacing``."""
+        return data.design.second_moments(weights, data.design.spacing, spacing)
 
     def _n_columns(self, facts: Facts) -> int:
         return facts.d
@@ -138,11 +137,8 @@ class SecondMoment(Query):
         weights = self._row_weights(data)
         k = self._n_columns(data.facts)
         spacing = data.design.grids.spacing(self._entry_bound(data.facts), data.design.grids.gram_bits)
-        total = np.zeros((k, k))
-        for part, block in self._rows(data):
-            # the weight is folded into the row before it is rounded, so that the product stays whole
-            steps = toward_zero(block * weights[part][:, None], spacing)
-            total += steps.T @ steps
+        # the weight is folded into the row before it is rounded, so that the products stay whole
+        total = self._total(data, weights, spacing)
         above = np.triu_indices(k, 1)
         packed = np.concatenate([np.diag(total), math.sqrt(2.0) * total[above]])
         return packed * (spacing * spacing)

@@ -47,12 +47,15 @@ class Forecast:
         The theorem it rests on, and whether it is an upper bound.
     assumes : tuple of str
         What was taken for granted and cannot be known without the data.
+    doubts : tuple of str
+        What this budget is too small for, in sentences that a plan shows as warnings.
     """
 
     excess: float
     null_excess: float | None
     basis: str
     assumes: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
 
 class Solver(ABC):

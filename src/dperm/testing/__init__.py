@@ -8,6 +8,7 @@ promises from different sides, because each side has caught a defect that the ot
 :func:`check_mechanism`       the noise has the distribution it claims (and the test could tell if not)
 :func:`check_density`         exact output probabilities in one dimension against the claimed event
 :func:`check_choice`          exact choice probabilities of a selection against the claimed event
+:func:`check_local_report`    exact ratios, law and decoding of a report that people send themselves
 :func:`check_event`           an event's curves are consistent with each other
 :func:`check_solver`          ledger equals plan, non-interference, noise-free limit, gradient canary
 ============================  ==========================================================================
@@ -19,10 +20,12 @@ from dperm.testing.density import check_choice, check_density
 from dperm.testing.distribution import check_mechanism
 from dperm.testing.events import check_event
 from dperm.testing.examples import MECHANISM_EXAMPLES, QUERY_EXAMPLES, SOLVER_EXAMPLES
+from dperm.testing.local import LOCAL_EXAMPLES, check_local_report
 from dperm.testing.sensitivity import check_query
 from dperm.testing.solvers import check_ledger_is_plan, check_noise_free_limit, check_non_interference, check_solver
 
 __all__ = [
+    "LOCAL_EXAMPLES",
     "MECHANISM_EXAMPLES",
     "QUERY_EXAMPLES",
     "SOLVER_EXAMPLES",
@@ -32,6 +35,7 @@ __all__ = [
     "check_event",
     "check_gradient_canary",
     "check_ledger_is_plan",
+    "check_local_report",
     "check_mechanism",
     "check_noise_free_limit",
     "check_non_interference",

@@ -11,10 +11,12 @@ import scipy.sparse as sp
 
 from dperm.data.design import DesignMatrix, Scaling
 from dperm.data.holder import DesignData
+from dperm.data.party import Inbox, LabelData, PartyData
 from dperm.data.table import TableData
 from dperm.privacy.neighbours import Neighbours
+from dperm.queries.sharing import RESIDUAL
 
-__all__ = ["Layout", "design_data", "design_pairs", "layouts", "table_pairs"]
+__all__ = ["Layout", "as_labels", "as_party", "design_data", "design_pairs", "layouts", "table_pairs"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Layout:
     intercept: float = 1.0
     sparse: bool = False
     centre: float = 0.0
+    mostly_zero: bool = False
 
     def scaling(self) -> Scaling:
         """Public constants of the layout."""
@@ -46,6 +49,9 @@ def layouts() -> list[Layout]:
         replace(plain, n=20, n_features=6, sparse=True),
         replace(plain, n=20, n_features=6, sparse=True, centre=0.4, clip=0.7),
         replace(plain, n=20, n_features=6, sparse=True, row_norm=0.9, intercept=0.0),
+        # dense data about which a single row decides whether they are stored as sparse ones
+        replace(plain, mostly_zero=True, row_norm=1.6),
+        replace(plain, mostly_zero=True, centre=0.4, clip=0.7),
     ]
 
 
@@ -56,10 +62,22 @@ def design_data(layout: Layout, X: Any, target: Any) -> DesignData:
     return DesignData(design, np.asarray(target, float), 0.0, max(1.0, float(np.max(target, initial=1.0))))
 
 
+def as_party(data: DesignData) -> PartyData:
+    """The same rows at a party that was sent one number per person, up to beyond any clip and of either sign."""
+    inbox = Inbox()
+    inbox.put(RESIDUAL, 3.0 * (data.target - 0.5))
+    return PartyData(data.design, inbox)
+
+
+def as_labels(data: DesignData) -> LabelData:
+    """The same targets at a label holder."""
+    return LabelData(data.target, data.design.n, data.target_low, data.target_high)
+
+
 def _rows(rng: Any, layout: Layout, n: int) -> Any:
     rows = rng.normal(0.0, layout.clip, (n, layout.n_features)) + layout.centre
-    if layout.sparse:
-        rows[rng.random(rows.shape) < 0.6] = 0.0
+    if layout.sparse or layout.mostly_zero:
+        rows[rng.random(rows.shape) < (0.85 if layout.mostly_zero else 0.6)] = 0.0
     return rows
 
 

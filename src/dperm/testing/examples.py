@@ -23,6 +23,7 @@ from dperm.privacy.sampled_noise import SampledGaussianNoise
 from dperm.queries import (
     AtomScores,
     ClassCounts,
+    ClippedPredictions,
     CorrectPredictions,
     Curvature,
     FirstMoment,
@@ -30,18 +31,23 @@ from dperm.queries import (
     GradientBlock,
     GradientCoordinate,
     GreedyScores,
+    LocalAtomScores,
     MappedGradient,
     MappedSecondMoment,
     PenalisedAtomScores,
     PerturbedMinimum,
+    ProximalSlopes,
     QuantileScores,
     RowLengths,
     SampledCorrection,
     SampledGradient,
     SecondMoment,
+    SketchedColumn,
+    SketchedTarget,
     SquaredErrors,
     TargetDeviation,
     TargetMoment,
+    WeightedRows,
 )
 from dperm.queries.greedy import RULES, PerColumn
 from dperm.solvers import (
@@ -227,6 +233,23 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
         CorrectPredictions(w) for n_outputs in (1, 3) for w in _weights(rng, facts, n_outputs)
     ],
     SquaredErrors.name: lambda rng, facts: [SquaredErrors(w) for w in _weights(rng, facts)],
+    WeightedRows.name: lambda rng, facts: [
+        WeightedRows(limit, columns) for limit in (0.3, 1.0) for columns in (None, (int(rng.integers(facts.d)),))
+    ],
+    LocalAtomScores.name: lambda rng, facts: [
+        LocalAtomScores(limit, columns) for limit in (0.3, 1.0) for columns in (None, (facts.d - 1,))
+    ],
+    ClippedPredictions.name: lambda rng, facts: [
+        ClippedPredictions(w, clip) for w in _weights(rng, facts) for clip in (0.2, 50.0)
+    ],
+    ProximalSlopes.name: lambda rng, facts: [
+        ProximalSlopes(loss, spread * rng.normal(size=facts.n), rho)
+        for loss in (Logistic(), Huber(0.2), SmoothedHinge(0.5))
+        for spread in (0.1, 100.0)
+        for rho in (0.05, 2.0)
+    ],
+    SketchedColumn.name: lambda rng, facts: [SketchedColumn(int(rng.integers(facts.d)), m, "signs") for m in (1, 7)],
+    SketchedTarget.name: lambda rng, facts: [SketchedTarget(m, "signs") for m in (1, 7)],
 }
 
 MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {

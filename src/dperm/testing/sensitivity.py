@@ -14,8 +14,10 @@ from dperm.objective import Multinomial
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.sampled_noise import Summands
 from dperm.queries.perturbed import PeopleObjective
+from dperm.queries.sharing import PartyQuery
+from dperm.queries.transcript import LabelQuery
 from dperm.testing._violation import demand
-from dperm.testing.data import design_pairs, layouts, table_pairs
+from dperm.testing.data import as_labels, as_party, design_pairs, layouts, table_pairs
 
 __all__ = ["check_query"]
 
@@ -83,6 +85,10 @@ def check_query(
 
 def _ratio(query: Query, one: Any, two: Any, neighbours: Neighbours) -> float:
     facts = one.facts
+    if isinstance(query, PartyQuery):
+        one, two = as_party(one), as_party(two)
+    elif isinstance(query, LabelQuery):
+        one, two = as_labels(one), as_labels(two)
     a, b = query.evaluate(one), query.evaluate(two)
     declared = query.sensitivity(facts, neighbours)
     if isinstance(a, PeopleObjective):

@@ -186,7 +186,7 @@ def test_the_default_grid():
     grid = default_quantile_grid()
     assert (np.diff(grid) > 0).all()
     assert (grid == -grid[::-1]).all()
-    assert {0.0, 1.0, 2.0**-10, 2.0**20} <= set(grid.tolist())
+    assert {0.0, 1.0, 2.0**-20, 2.0**12, 2.0**40} <= set(grid.tolist())
 
 
 def bought(X, epsilon=1.0, seed=0, **purchase):

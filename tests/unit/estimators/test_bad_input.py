@@ -126,6 +126,7 @@ def test_bad_delta(ledger, delta):
         ({"fit_intercept": "no"}, InvalidInput, "fit_intercept must be True or False"),
         ({"insecure_seed": 1.5}, InvalidInput, "insecure_seed must be a whole number or None"),
         ({"insecure_seed": True}, InvalidInput, "insecure_seed must be a whole number or None"),
+        ({"insecure_seed": "a"}, InvalidInput, "insecure_seed must be a whole number or None, not str"),
     ],
 )
 def test_bad_parameters(ledger, options, error, words):
@@ -135,6 +136,65 @@ def test_bad_parameters(ledger, options, error, words):
 def test_a_wrong_ledger():
     with pytest.raises(InvalidInput, match="ledger must be a Ledger or None, not str"):
         DPLogisticRegression(bounds=UNIT, ledger="budget.db").fit(*people())
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (pd.DataFrame({"age": 1.0, "name": ["Smith"] * 12}), "column 'name' holds text or categories"),
+        (pd.DataFrame({"age": 1.0, "name": np.array(["Smith"] * 12, object)}), "column 'name' holds text"),
+        (pd.DataFrame({"age": 1.0, "kind": pd.Categorical([1, 2] * 6)}), "column 'kind' holds text or categories"),
+        (pd.DataFrame({"age": 1.0, "born": pd.to_datetime(["2001-02-03"] * 12)}), "column 'born' holds dates or times"),
+        (
+            pd.DataFrame({"age": 1.0, "born": pd.to_datetime(["2001-02-03"] * 12, utc=True)}),
+            "column 'born' holds dates",
+        ),
+        (pd.DataFrame({"age": 1.0, "long": pd.to_timedelta([1] * 12)}), "column 'long' holds dates or times"),
+        (pd.DataFrame({"age": 1.0, "more": [{"Smith": 1}] * 12}), "column 'more' holds objects"),
+        (pd.DataFrame({"age": 1.0, "more": [["Smith"]] * 12}), "column 'more' holds objects"),
+        (pd.DataFrame({"age": 1.0, "more": [[1.0, 2.0]] * 12}), "column 'more' holds objects"),
+        (pd.DataFrame({"age": 1.0, "dose": [np.nan] * 12}), "NaN or infinite values in column 'dose'"),
+        (
+            pd.DataFrame({"age": 1.0, "dose": pd.array([None, 1] * 6, "Int64")}),
+            "NaN or infinite values in column 'dose'",
+        ),
+        (np.array([[1.0, "Smith"]] * 12, object), "column 1 holds text"),
+        (np.array([[1.0, {"Smith": 1}]] * 12, object), "column 1 holds objects"),
+        ([[1.0, "Smith"]] * 12, "column 1 holds text"),
+        (np.full((12, 2), "2001-02-03", "datetime64[D]"), "X holds dates or times"),
+        (sp.csc_array(with_value(np.inf)[0]), "NaN or infinite values in column 0"),
+    ],
+)
+def test_the_column_at_fault_is_named(ledger, X, words):
+    check(ledger, X, people()[1], InvalidData, words)
+    with pytest.raises(InvalidData, match=words) as raised:
+        DPRidge(bounds=Bounds(features=(0, 1), target=(0, 1))).fit(X, people()[1])
+    assert "Smith" not in str(raised.value)
+    plain = pd.DataFrame({name: [0.5] * 12 for name in X.columns}) if isinstance(X, pd.DataFrame) else people()[0]
+    fitted = DPRidge(bounds=Bounds(features=(0, 1), target=(0, 1))).fit(plain, people()[1])
+    with pytest.raises(InvalidData, match=words):
+        fitted.predict(X)
+
+
+@pytest.mark.parametrize(
+    "y", [pd.to_datetime(["2001-02-03"] * 12), [{"Smith": 1}] * 12, ["Smith"] * 12, np.full(12, None), [None, 1.0] * 6]
+)
+def test_targets_that_are_no_numbers(y):
+    with pytest.raises(InvalidData) as raised:
+        DPRidge(bounds=Bounds(features=(0, 1), target=(0, 1))).fit(people()[0], y)
+    assert "Smith" not in str(raised.value)
+    assert "y" in str(raised.value)
+
+
+def test_a_dict_of_pairs_gets_a_hint():
+    with pytest.raises(InvalidBounds, match=r"write features=\(\{'age': 18, 'sex': 0\}, \{'age': 99, 'sex': 1\}\)\."):
+        Bounds(features={"age": (18, 99), "sex": (0, 1)})
+    with pytest.raises(InvalidBounds, match=r"\{'age': lo\}, \{'age': hi\}"):
+        Bounds(features={"age": 18})
+    with pytest.raises(InvalidBounds, match="and the other columns likewise"):
+        Bounds(features={f"c{j}": (0, 1) for j in range(9)})
+    with pytest.raises(InvalidBounds, match="of dicts by column name"):
+        Bounds(features=3)
 
 
 def test_bad_parameters_are_refused_before_the_data_are_looked_at(ledger):
@@ -166,9 +226,12 @@ def test_asking_to_declare_shows_what_to_write(ledger, make, maker):
 
 
 def test_asking_to_declare_with_many_or_boolean_columns():
-    frame = pd.DataFrame(np.zeros((4, 20)), columns=[f"c{j}" for j in range(20)])
-    with pytest.raises(InvalidBounds, match="and the same for the other 12 columns"):
+    frame = pd.DataFrame(np.zeros((4, 50)), columns=[f"c{j}" for j in range(50)])
+    with pytest.raises(InvalidBounds, match=r"\(one pair for all 50 columns, or two dicts with a number for each name"):
         DPRidge(bounds="declare").fit(frame, [1, 2, 3, 4])
+    with pytest.raises(InvalidBounds) as raised:
+        DPRidge(bounds="declare").fit(frame.iloc[:, :40], [1, 2, 3, 4])
+    assert len(declared_code(str(raised.value)).features[0]) == 40  # what it shows is complete
     with pytest.raises(InvalidBounds, match=r"features=\(lo, hi\), target=\(lo, hi\)\) \(one pair for all 20 columns"):
         DPRidge(bounds="declare").plan(100, 20)
     flags = frame[["c0", "c1"]].astype({"c1": bool})

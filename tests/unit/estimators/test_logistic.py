@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from dperm import Bounds, Budget, DPLogisticRegression, Ledger
-from dperm.errors import BudgetRefused, InvalidData, LedgerNotSaved
+from dperm.errors import BudgetRefused, InvalidData, InvalidInput, LedgerNotSaved
 from dperm.solvers import GradientDescent
 
 UNIT = Bounds(features=(-1, 1))
@@ -262,8 +262,12 @@ def test_a_ledger_in_memory_is_not_saved_with_a_model():
 
 def test_an_unfitted_model_with_a_ledger_in_memory_is_not_sent_to_other_processes():
     """Fits there would be charged to a copy that nobody sees."""
-    with pytest.raises(TypeError, match="ledger in memory cannot be pickled"):
-        pickle.dumps(model(ledger=Ledger()))
+    sent = pickle.loads(pickle.dumps(model(ledger=Ledger())))
+    for one in (sent, clone(sent), pickle.loads(pickle.dumps(sent))):
+        with pytest.raises(InvalidInput, match=r"in the memory of another process .* as in Ledger\('budget.db'\)"):
+            one.fit(*people(n=50))
+        with pytest.raises(InvalidInput, match="in the memory of another process"):
+            one.plan(50, 3)
 
 
 def test_pickling_with_a_file_ledger(tmp_path):
@@ -284,6 +288,18 @@ def test_a_search_charges_every_inner_fit():
     assert search.best_estimator_.ledger is ledger
     cross_val_score(model(ledger=ledger, insecure_seed=None), X, y, cv=2)
     assert ledger.spent().n_fits == 9
+
+
+@pytest.mark.filterwarnings("ignore:Some fits failed")
+def test_a_search_in_several_processes(tmp_path):
+    """A ledger in a file is charged by all; one in memory cannot be, and the search says so in one sentence."""
+    X, y = people(n=60)
+    options = {"param_grid": {"strength": [1e-3, 1e-1]}, "cv": 2, "n_jobs": 2}
+    ledger = Ledger(tmp_path / "budget.db")
+    GridSearchCV(model(ledger=ledger, insecure_seed=None), **options).fit(X, y)
+    assert ledger.spent().n_fits == 2 * 2 + 1
+    with pytest.raises(ValueError, match="InvalidInput: the ledger is in the memory of another process"):
+        GridSearchCV(model(ledger=Ledger(), insecure_seed=None), **options).fit(X, y)
 
 
 def test_a_pipeline():

@@ -63,7 +63,9 @@ def test_a_forecast_is_shown(monkeypatch, excess, warned):
 
     def foresee(self, objective, facts, calibrated, neighbours):
         seen.append((facts.n, facts.n_features, objective.loss.name))
-        return SimpleNamespace(excess=excess, null_excess=0.5, basis="a theorem", assumes=("a short optimum",))
+        return SimpleNamespace(
+            excess=excess, null_excess=0.5, basis="a theorem", assumes=("a short optimum",), doubts=()
+        )
 
     monkeypatch.setattr(GradientDescent, "forecast", foresee, raising=False)
     plan = DPRidge(bounds=UNIT, solver="gradient").plan(100, 5)

@@ -307,7 +307,7 @@ def test_onnx_missing(monkeypatch, tmp_path):
 
 
 # ------------------------------------------------------------------------------------------ skops
-@pytest.mark.parametrize("which", ["three classes", "svc", "huber"])
+@pytest.mark.parametrize("which", MODELS)
 @pytest.mark.parametrize("bounds", [RANGE, None], ids=["declared", "bought"])
 def test_skops(which, bounds):
     sio = pytest.importorskip("skops.io")

@@ -13,6 +13,7 @@ from dperm import (
     DPLinearSVC,
     DPLogisticRegression,
     DPRidge,
+    DPTuner,
 )
 from dperm.solvers import GradientDescent
 
@@ -20,6 +21,7 @@ SHORT = GradientDescent(n_steps=24)  # the checks fit some thousand models
 CLASSIFIER = {"epsilon": 1e8, "bounds": Bounds(features=(-10, 10)), "insecure_seed": 0, "solver": SHORT}
 REGRESSION = {**CLASSIFIER, "bounds": Bounds(features=(-10, 10), target=(-10, 10))}
 BOUGHT = {"epsilon": 1e8, "insecure_seed": 0, "solver": SHORT}
+SEARCH = {"parameters": {"strength": [1e-4, 1e-3]}, "epsilon": 1e8, "expected_runs": 1.5, "insecure_seed": 0}
 
 ESTIMATORS = [
     DPLogisticRegression(epsilon=1e8, bounds=Bounds(features=(-10, 10)), insecure_seed=0),
@@ -32,6 +34,8 @@ ESTIMATORS = [
     DPLasso(**{**REGRESSION, "bounds": Bounds(scale=1, clip=5.0, target=(-10, 10))}, strength=1e-3),
     DPElasticNet(**REGRESSION, strength=1e-3),
     DPHuberRegressor(**REGRESSION),
+    DPTuner(DPLogisticRegression(bounds=CLASSIFIER["bounds"], solver=SHORT), **SEARCH),
+    DPTuner(DPRidge(bounds=REGRESSION["bounds"], solver=SHORT), **SEARCH),
 ]
 
 

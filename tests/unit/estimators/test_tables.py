@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from dperm import Bounds, DPLogisticRegression, DPRidge
 from dperm.data.frames import boolean_columns, column_names, plain_matrix
@@ -170,6 +172,16 @@ def test_other_columns_may_not_be_left_out():
 def test_one_hot_columns_need_no_bounds():
     frame = pd.get_dummies(pd.DataFrame({"city": ["a", "b", "c", "a"] * 50}))
     report = DPLogisticRegression(epsilon=5.0).fit(frame, [0, 1, 1, 0] * 50).privacy_report_
+    assert report.public["scale"] == [0.5] * 3
+    assert all(line.query != "quantile" for line in report.releases)
+
+
+def test_one_hot_columns_of_a_pipeline_need_no_bounds():
+    """An encoder whose categories are public and whose columns are of type bool."""
+    cities = np.array(["a", "b", "c", "a"] * 50, object)[:, None]
+    encoder = OneHotEncoder(categories=[["a", "b", "c"]], dtype=bool)
+    fitted = make_pipeline(encoder, DPLogisticRegression(epsilon=5.0)).fit(cities, [0, 1, 1, 0] * 50)
+    report = fitted[-1].privacy_report_
     assert report.public["scale"] == [0.5] * 3
     assert all(line.query != "quantile" for line in report.releases)
 

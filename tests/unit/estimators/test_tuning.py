@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -306,8 +307,14 @@ def test_clone_and_pickle(tmp_path):
     copy = pickle.loads(pickle.dumps(done))
     assert np.array_equal(copy.predict(X), done.predict(X))
     assert copy.privacy_report_ == done.privacy_report_
+    books = Ledger()
+    searched = tuner(ledger=books).fit(X, y)
     with pytest.warns(LedgerNotSaved):
-        assert pickle.loads(pickle.dumps(tuner(ledger=Ledger()).fit(X, y))).ledger is None
+        assert pickle.loads(pickle.dumps(searched)).ledger is None
+    assert deepcopy(searched).ledger is books
+    sent = pickle.loads(pickle.dumps(tuner(ledger=Ledger())))
+    with pytest.raises(InvalidInput, match="in the memory of another process"):
+        sent.fit(X, y)
 
 
 def test_tables_sparse_data_more_classes_and_bought_bounds():
@@ -326,8 +333,11 @@ def test_tables_sparse_data_more_classes_and_bought_bounds():
 def test_a_lasso_that_is_tuned_beats_a_bad_strength():
     X, y = people(4000, p=6)
     bad = DPLasso(epsilon=4.0, bounds=BOUNDS, strength=3.0, insecure_seed=0).fit(X, y).score(X, y)
-    tuned = DPTuner(DPLasso(bounds=BOUNDS), {"strength": [1e-4, 1e-2, 0.3, 3.0]}, epsilon=4.0, insecure_seed=0)
-    assert tuned.fit(X, y).score(X, y) > bad + 0.3
+    tuners = [
+        DPTuner(DPLasso(bounds=BOUNDS), {"strength": [1e-4, 1e-2, 0.3, 3.0]}, epsilon=4.0, insecure_seed=seed)
+        for seed in range(5)  # a single search may end before it draws a good candidate
+    ]
+    assert np.median([tuner.fit(X, y).score(X, y) for tuner in tuners]) > bad + 0.3
 
 
 @pytest.mark.skipif("DPERM_DATA" not in os.environ, reason="DPERM_DATA names no folder of data sets")
@@ -371,6 +381,7 @@ def test_a_tuned_strength_beats_a_bad_one_on_census_data():
         ({"expected_runs": math.inf}, InvalidInput, "expected_runs must be"),
         ({"score_share": 1.0}, InvalidInput, "score_share must be"),
         ({"ledger": "books.db"}, InvalidInput, "ledger must be a Ledger"),
+        ({"insecure_seed": "a"}, InvalidInput, "insecure_seed must be a whole number"),
     ],
 )
 def test_refused_before_anything_is_charged(options, kind, words):

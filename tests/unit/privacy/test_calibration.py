@@ -240,3 +240,22 @@ def test_a_curvature_left_to_the_budget_is_settled() -> None:
             replace(release, curvature_share=wrong)
     with pytest.raises(InvalidInput, match="curvature_share belongs to"):
         PlannedRelease("g", "gaussian", 1, curvature_share=0.5)
+
+
+@pytest.mark.parametrize(("epsilon", "rate", "count"), [(30.0, 0.01, 1000), (100.0, 0.1, 200)])
+def test_large_budgets_of_sampled_releases_are_used_with_few_evaluations(
+    epsilon: float, rate: float, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one end of the bracket comes from a much looser bound, the search must not creep towards the other."""
+    pytest.importorskip("dp_accounting")
+    right, asked = composition.upper_epsilon, []
+
+    def counted(event: Event, delta: float) -> tuple[float, str]:
+        asked.append(event)
+        return right(event, delta)
+
+    monkeypatch.setattr(composition, "upper_epsilon", counted)
+    made = plan(("poisson-gaussian", count, 1.0), rate=rate)
+    scale = smallest_scale(made, Budget(epsilon, 1e-6))
+    assert 0.999 * epsilon <= right(made.at(scale), 1e-6)[0] <= epsilon
+    assert len(asked) <= 16

@@ -282,6 +282,23 @@ def test_poisson_agrees_with_the_other_accountant() -> None:
         assert at == pytest.approx(1e-6, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("multiplier", "rate", "count"), [(0.574, 0.01, 1000), (1.066, 0.1, 200), (0.407, 0.01, 1000), (0.6235, 0.1, 200)]
+)
+def test_a_coarser_grid_of_losses_stays_an_upper_bound_and_a_tight_one(
+    multiplier: float, rate: float, count: int
+) -> None:
+    """At epsilon 10 to 30 losses lie on a coarser grid, which must not lie below what a lower bound attains."""
+    pytest.importorskip("dp_accounting")
+    uses = {PoissonGaussian(multiplier, rate): count}
+    assert pld._interval(uses) > pld._INTERVAL
+    upper = pld.upper_epsilon(uses, 1e-6)
+    finer = float(pld._composed(uses, 0.5 * pld._interval(uses), pessimistic=True).get_epsilon_for_delta(1e-6))
+    assert pld.lower_epsilon(uses, 1e-6) <= upper
+    assert upper == pytest.approx(finer, rel=1e-4)
+    assert pld.upper_delta(uses, upper) <= 1e-6 * (1.0 + 1e-3)
+
+
 def distribution_violations() -> list[str]:
     """Where the bounds of a distribution of Gaussians lie on the wrong side of the closed form."""
     found = []

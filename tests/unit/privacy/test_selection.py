@@ -41,7 +41,8 @@ class Scripted:
 def settled(scores: Any, scale: float, source: Any) -> int:
     """A race decided entirely by the slow path."""
     words = source.words(len(scores))
-    return selection._settle(np.arange(len(scores)), np.asarray(scores, float), words, scale, source)
+    digits = {j: int(word) for j, word in enumerate(words)}
+    return selection._settle(digits, 64, np.asarray(scores, float), scale, source)[0]
 
 
 def two_level(scores: Any, scale: float) -> TwoLevelRace:

@@ -5,7 +5,7 @@ import pytest
 from dperm.data.bounds import QuantilePurchase
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
-from dperm.queries.quantiles import expected_rank_error, reachable_levels, with_purchase
+from dperm.queries.quantiles import INNERMOST, expected_rank_error, reachable_levels, with_purchase
 
 
 def calibrated(epsilon):
@@ -18,10 +18,10 @@ def test_levels_stay_inside_by_their_error(n, epsilon):
     purchase, made = QuantilePurchase(), calibrated(epsilon)
     low, high = reachable_levels(purchase, made, n)
     missed = expected_rank_error(made, len(purchase.grid_points())) / n
-    assert low == pytest.approx(min(max(0.05, missed), 0.25))
+    assert low == pytest.approx(min(max(0.05, missed), INNERMOST))
     assert high == pytest.approx(1.0 - low)
 
 
 def test_many_rows_get_the_levels_that_were_asked_for():
     assert reachable_levels(QuantilePurchase(), calibrated(1.0), 10_000_000) == (0.05, 0.95)
-    assert reachable_levels(QuantilePurchase(), calibrated(1.0), 10) == (0.25, 0.75)
+    assert reachable_levels(QuantilePurchase(), calibrated(1.0), 10) == (INNERMOST, 1.0 - INNERMOST)

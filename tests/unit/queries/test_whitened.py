@@ -142,6 +142,26 @@ def test_the_order_of_people_does_not_matter(data, loss):
         assert np.array_equal(query.evaluate(permuted(data, order)), query.evaluate(data))
 
 
+class OwnLogistic(Logistic):
+    """A subclass, for which the general way is taken."""
+
+
+@pytest.mark.parametrize("blindness", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("clip", [1e-3, 0.2, 1e9])
+def test_the_short_way_of_logistic_slopes_gives_the_same_bits(data, clip, blindness):
+    rows = map_for(data)
+    for target in (data.target, np.linspace(-1.0, 2.0, data.design.n_rows)):
+        moved = replace(data, target=target)
+        for size in (0.0, 1.0, 1e3, 1e300):
+            weights = weights_for(Logistic(), data, size=size)
+            values = [
+                MappedGradient(loss, weights, rows, clip, blindness).evaluate(moved)
+                for loss in (Logistic(), OwnLogistic())
+            ]
+            assert np.array_equal(*values)
+            assert size == 0.0 or values[0].any()
+
+
 @pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=lambda loss: loss.name)
 def test_blind_shortening_does_not_depend_on_the_label(loss):
     """The same row with every label: its gradient over its slope is the same number."""

@@ -169,11 +169,33 @@ def test_directions_below_the_noise_are_not_stretched():
     assert np.linalg.norm(metric.rows.matrix, 2) <= (noise * math.sqrt(2.0 * d)) ** -0.5 * (1.0 + 1e-6)
     assert (metric.seen >= 0.0).all()
     assert metric.seen.max() == pytest.approx(1.0)
-    assert 1.0 <= metric.length <= math.sqrt(d)
+    assert metric.length == pytest.approx(math.sqrt(metric.seen.sum()))
     only_noise = rng.normal(0.0, noise, (d, d))
     wild = Metric.of(only_noise + only_noise.T, np.ones(d), 100.0 * noise, 1.0, Grids(500, d))
     assert np.isfinite(wild.rows.matrix).all()
-    assert wild.length == pytest.approx(min(1.0, (100.0 * noise * math.sqrt(2.0 * d)) ** -0.5), rel=1e-6)
+    # nothing is seen: all directions alike, with the trace of rows about as long as they were clipped
+    np.testing.assert_allclose(wild.seen, wild.seen[0])
+    assert wild.length**2 == pytest.approx(0.85 / (100.0 * noise * math.sqrt(2.0 * d)), rel=0.02)
+
+
+def test_second_moments_are_freed_of_their_noise():
+    """Along released eigenvectors the data have what the shrunken eigenvalues say, not what the noisy ones say."""
+    rng = np.random.default_rng(0)
+    d, noise = 60, 0.02
+    truth = np.diag(np.concatenate([[0.8, 0.5], np.full(d - 2, 0.005)]))
+    found, real, naive = [], [], []
+    for _ in range(20):
+        drawn = rng.normal(0.0, noise / math.sqrt(2.0), (d, d))
+        released = truth + np.triu(drawn, 1) + np.triu(drawn, 1).T + np.diag(rng.normal(0.0, noise, d))
+        values, vectors = np.linalg.eigh(released)
+        metric = Metric.of(released, np.ones(d), noise, math.sqrt(np.trace(truth) / 0.85), Grids(500, d))
+        stretched = np.maximum(1e-300, (metric.rows.matrix**2).sum(axis=0))
+        found.append(metric.seen / stretched)
+        real.append(np.einsum("ji,jk,ki->i", vectors, truth, vectors))
+        naive.append(np.maximum(values, 0.0))
+    found, real, naive = np.mean(found, axis=0), np.mean(real, axis=0), np.mean(naive, axis=0)
+    np.testing.assert_allclose(found[-2:], real[-2:], rtol=0.05)
+    assert np.abs(found - real).sum() < 0.25 * np.abs(naive - real).sum()
 
 
 # ------------------------------------------------------------------------------------------------- start
@@ -262,9 +284,8 @@ def test_the_result_is_shrunk_by_its_noise():
     loss = Logistic()
     data = problem(loss, n=300)
     objective = objective_of(data, loss)
-    solver = WhitenedDescent(n_steps=16, dominance=1.0)
-    for budget, low, high in ((Budget(0.01, 1e-6), 0.05, 0.6), (Budget(1e3, 1e-6), 0.9, 1.0)):
-        kept = []
+    for budget, dominance, low, high in ((Budget(0.01, 1e-6), 1.0, 0.05, 0.6), (Budget(1e3, 1e-6), 0.0, 0.9, 1.0)):
+        solver, kept = WhitenedDescent(n_steps=16, dominance=dominance), []
         for seed in range(5):
             full, shrunk = (
                 run(replace(solver, shrink=shrink), objective, data, budget, seed)[0].weights

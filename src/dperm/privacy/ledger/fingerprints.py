@@ -45,15 +45,28 @@ def user_key() -> bytes:
     return key
 
 
-def fingerprint(arrays: Iterable[NDArray[Any]], key: bytes) -> str:
-    """HMAC-SHA256 of the arrays' shapes and values; memory order and numeric type do not matter."""
+def fingerprint(arrays: Iterable[Any], key: bytes) -> str:
+    """HMAC-SHA256 of the arrays' shapes and values; memory order and numeric type do not matter.
+
+    A table that has ``blocks()`` is read block after block, and gives what the same array in memory gives.
+    """
     code = hmac.new(key, digestmod=hashlib.sha256)
-    for array in map(np.asarray, arrays):
-        code.update(repr(array.shape).encode())
-        flat = array.reshape(-1) if array.flags.c_contiguous else array.ravel(order="C")
-        for start in range(0, flat.size, _CHUNK):
-            code.update(_bytes_of(flat[start : start + _CHUNK]))
+    for array in arrays:
+        table = array if hasattr(array, "blocks") else np.asarray(array)
+        code.update(repr(table.shape).encode())
+        for block in _row_blocks(table) if isinstance(table, np.ndarray) else table.blocks():
+            flat = block.reshape(-1)
+            for start in range(0, flat.size, _CHUNK):
+                code.update(_bytes_of(flat[start : start + _CHUNK]))
     return code.hexdigest()
+
+
+def _row_blocks(array: NDArray[Any]) -> Iterable[NDArray[Any]]:
+    """An array in parts that can be flattened without copying it whole."""
+    if array.flags.c_contiguous or array.ndim < 2:
+        return (array,)
+    rows = max(1, _CHUNK * len(array) // max(array.size, 1))
+    return (array[start : start + rows] for start in range(0, len(array), rows))
 
 
 def _bytes_of(part: NDArray[Any]) -> bytes:

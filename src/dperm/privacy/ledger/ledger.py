@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dperm.errors import BudgetRefused, DataSetRenamed, InvalidInput, LedgerTampered, LedgerUnreadable
 from dperm.privacy.budget import Budget
@@ -204,6 +201,15 @@ class Ledger:
         Unsupported
             The event has no proof under the ledger's neighbours.
         """
+        return self._handle(self._journal.write(self._decision(event, neighbours, purpose, fingerprint)))
+
+    def check(self, event: Event, neighbours: str | Neighbours) -> None:
+        """Refuse what :meth:`reserve` would refuse now, and write nothing; another process may still be faster."""
+        self._journal.look(self._decision(event, neighbours, "", None))
+
+    def _decision(
+        self, event: Event, neighbours: str | Neighbours, purpose: str, fingerprint: str | None
+    ) -> Callable[[State], tuple[list[Payload], Reserved]]:
         stated = Neighbours.parse(neighbours)
         event = as_stored(event)
         if stated is Neighbours.REPLACE_ONE:
@@ -234,7 +240,20 @@ class Ledger:
                 )
             return rows, made
 
-        return self._handle(self._journal.write(decide))
+        return decide
+
+    def known_as(self, fingerprint: str) -> str | None:
+        """Return the data set under which these data were seen first, None if they are new."""
+        return self._journal.look(lambda state: state.owner(fingerprint))
+
+    def remember(self, fingerprint: str) -> None:
+        """Let data be recognised by one more fingerprint, such as that of the file they came from; costs nothing."""
+
+        def decide(state: State) -> tuple[list[Payload], None]:
+            known = state.owner(fingerprint) is not None
+            return ([] if known else [alias_row(self._dataset, fingerprint, now())]), None
+
+        self._journal.write(decide)
 
     def resume(self, reservation_id: str) -> Reservation:
         """Return an unsettled reservation, to go on with it after a crash."""
@@ -338,13 +357,13 @@ class Ledger:
                 )
         return rows[-1].digest
 
-    def fingerprint(self, arrays: Iterable[NDArray[Any]]) -> str:
+    def fingerprint(self, arrays: Iterable[Any]) -> str:
         """Return a keyed fingerprint of the data, to give to :meth:`reserve`; it never leaves the ledger.
 
         The key is a file of this user outside the ledger. A ledger in memory has a key of its own.
         """
         key = self._memory_key if self._journal.storage.address is None else fingerprints.user_key()
-        return fingerprints.fingerprint((np.asarray(array) for array in arrays), key)
+        return fingerprints.fingerprint(arrays, key)
 
     # ------------------------------------------------------------------------------------------ shared, never copied
     def __copy__(self) -> Ledger:

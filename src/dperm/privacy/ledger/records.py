@@ -94,6 +94,8 @@ class Spent:
         Reservations without a settlement: running, crashed or abandoned. They count as spent.
     closed
         One plan took the whole cap by its own exact figure; nothing more is admitted.
+    used
+        Share of the cap that is charged, between 0 and 1; charges add up, as epsilons do not. None without a cap.
     """
 
     dataset: str
@@ -107,6 +109,7 @@ class Spent:
     n_fits: int
     unbounded: bool
     closed: bool
+    used: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, where an infinite epsilon is null."""
@@ -122,4 +125,5 @@ class Spent:
             "n_fits": self.n_fits,
             "unbounded": self.unbounded,
             "closed": self.closed,
+            "used": self.used,
         }

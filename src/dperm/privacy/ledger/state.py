@@ -78,12 +78,12 @@ class Account:
         """Sum up; see :class:`~dperm.privacy.ledger.records.Spent` for what each figure means."""
         default = self.cap.budget.delta if self.cap else 1e-6
         at = default if delta is None else delta
-        remaining = fits = None
+        remaining = fits = used = None
         if self.cap is None or self.closed:
             # uncapped, or one plan whose own figure holds because nothing came before it and nothing comes after
             figure = math.inf if self.unbounded else composition.upper_epsilon(self.event(), at)[0]
             if self.cap:
-                remaining = fits = 0.0
+                remaining, fits, used = 0.0, 0.0, 1.0
         else:
             total = math.fsum(self.charged().amounts)
             figure = self.cap.epsilon(total, at)
@@ -91,6 +91,7 @@ class Account:
                 figure = min(figure, self.cap.budget.epsilon)  # the rounding of one addition
             remaining = self.cap.budget.epsilon - self.cap.epsilon(total)
             remaining = max(0.0, remaining)
+            used = min(1.0, total / self.cap.limit)
             fits = self.cap.fits_epsilon(self.cap.limit - total) if self.reserved else self.cap.budget.epsilon
         return Spent(
             dataset=self.dataset,
@@ -104,6 +105,7 @@ class Account:
             n_fits=len(self.reserved),
             unbounded=self.unbounded,
             closed=self.closed,
+            used=used,
         )
 
 

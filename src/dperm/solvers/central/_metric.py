@@ -48,29 +48,52 @@ class Metric:
         values, vectors = np.linalg.eigh(moments)
         # a symmetric matrix of such noise has a spectral norm of about noise sqrt(2 d): below it nothing can be seen
         floor = max(noise * math.sqrt(2.0 * d), 1e-9 * row_clip**2)
-        floored = np.maximum(values, floor)
-        ratio = values / floored
-        seen = np.clip(ratio, 0.0, None)
-        hidden = values <= floor
-        if hidden.any():
-            # One by one they are noise; their mean says how much is there. Where that drowns too the trace is known, of
-            # rows about as long as they were clipped: half of what the visible directions leave of it.
-            left = max(0.5 * row_clip**2 - float(values[~hidden].sum()), 0.0) / (int(hidden.sum()) * floor)
-            seen[hidden] = max(float(ratio[hidden].mean()), min(left, 1.0))
-        length = math.sqrt(min(max(float(ratio.sum()), 1.0), row_clip**2 / floor, d))
+        found = _without_noise(values, floor, _trace(float(values.sum()), noise * math.sqrt(d), row_clip**2))
+        floored = np.maximum(found, floor)
+        seen = found / floored
+        length = math.sqrt(max(float(seen.sum()), 1e-6))
         return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), seen, length)
 
 
-class MetricProx:
-    """argmin over u of |u - v|^2 / (2 step) + penalty(start + B u)."""
+def _trace(released: float, noise: float, largest: float) -> float:
+    """Sum of all second moments: rows are about as long as they were clipped, which counts as a guess with an error."""
+    guess, error = 0.85 * largest, 0.15 * largest
+    trace = (released * error**2 + guess * noise**2) / (error**2 + noise**2)
+    return min(max(trace, 0.05 * largest), largest)
 
-    def __init__(self, objective: Objective, matrix: FloatArray, start: FloatArray) -> None:
+
+def _without_noise(values: FloatArray, floor: float, trace: float) -> FloatArray:
+    """Second moments along released eigenvectors, given the eigenvalues.
+
+    An eigenvalue that lies x from the level of the rest owes part of that to noise of spectral norm f: along its
+    eigenvector the data themselves differ from the level by sqrt(x^2 - f^2), by nothing where |x| <= f (Benaych-Georges
+    & Nadakuditi 2011; Donoho, Gavish & Johnstone 2018). Those that do not differ share what is left of the trace.
+    """
+    d = len(values)
+    level, apart = trace / d, np.zeros(d)
+    for _ in range(20):  # the level depends on what differs from it, and that on the level
+        away = values - level
+        apart = np.sign(away) * np.sqrt(np.maximum(away * away - floor * floor, 0.0))
+        rest = apart == 0.0
+        if not rest.any():
+            break
+        before, level = level, max(trace - float((level + apart)[~rest].sum()), 0.1 * trace / d) / int(rest.sum())
+        if abs(level - before) <= 1e-3 * floor:
+            break
+    out: FloatArray = np.maximum(level + apart, 0.0)
+    return out
+
+
+class MetricProx:
+    """argmin over u of |u - v|^2 / (2 step) + share * penalty(start + B u)."""
+
+    def __init__(self, objective: Objective, matrix: FloatArray, start: FloatArray, share: float = 1.0) -> None:
         penalty = self.check(objective)
         d = len(matrix)
         penalised = np.ones(d)
         penalised[list(objective.unpenalised)] = 0.0
         self._matrix, self._start = matrix, start
-        self._l1, self._l2 = penalty.l1 * penalised, penalty.l2 * penalised
+        self._l1, self._l2 = share * penalty.l1 * penalised, share * penalty.l2 * penalised
         if penalty.l1:
             self._inverse = np.linalg.inv(matrix)
             self._metric = self._inverse.T @ self._inverse

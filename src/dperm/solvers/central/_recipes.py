@@ -8,13 +8,13 @@ the formulas and says how each constant was found.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.facts import Facts
-from dperm.objective import Loss
+from dperm.objective import Loss, SmoothedHinge
 from dperm.privacy.neighbours import Neighbours
 
 __all__ = ["Recipe", "expected_noise", "noise_dominance", "recipe_for"]
@@ -26,14 +26,17 @@ class Recipe:
 
     Attributes
     ----------
-    curvature : float
-        Typical second derivative of the loss.
+    curvature, bend : float
+        Typical second derivative of the loss, and the one that steps in single columns or by a second-order model
+        assume: the largest, or the largest mean over people where the loss bends in few places.
     slope : float or None
         Typical size of a slope; None where it is released (the deviation of a regression's target).
     clip_much, clip_little : float
         A person's gradient is clipped at this many typical ones, with much and with little noise.
-    most_growth : float
-        How many times longer gradients may be where there is next to no noise.
+    grows_below, most_growth : float
+        Dominance of noise below which the clip grows, and how many times longer gradients may be in the end.
+    passed : float
+        Share of the mean gradient that passes a clip of one typical gradient; a penalty counts by the same share.
     signal : float
         Squared size of what is to be learnt, in units that make the time of descent come out (see the guide).
     explained : float
@@ -45,8 +48,12 @@ class Recipe:
     caution, least_kept : float
         The result is multiplied by 1 - (noise + caution * its standard deviation) / energy, but not below
         ``least_kept``.
-    blindness : float
-        How far clipping ignores the label; see :class:`~dperm.queries.whitened.MappedGradient`.
+    blindness : pair of float
+        How far clipping ignores the label with much and with little noise; see
+        :class:`~dperm.queries.whitened.MappedGradient`.
+    heights : pair of float
+        Height of the constant column in row lengths, with much and with little noise. The descent starts at the best
+        constant, and clipping that looks at labels would push it towards the larger class.
     rows_for_target : float
         Number of rows times mu at which the target's mean takes all the budget it may.
     target_shares, moment_shares : pair of float
@@ -55,17 +62,21 @@ class Recipe:
     """
 
     curvature: float
+    bend: float
     slope: float | None
     clip_much: float
     clip_little: float
+    grows_below: float
     most_growth: float
+    passed: float
     signal: float
     explained: float
     forgiven: float
     longest_step: float
     caution: float
     least_kept: float
-    blindness: float
+    blindness: tuple[float, float]
+    heights: tuple[float, float]
     rows_for_target: float
     target_shares: tuple[float, float]
     moment_shares: tuple[float, float]
@@ -74,7 +85,12 @@ class Recipe:
         """Clip in typical gradients."""
         base = self.clip_little + (self.clip_much - self.clip_little) * dominance
         # where noise is far below what is forgiven, bias from clipping is the larger part: noise is traded for it
-        return base * min(self.most_growth, max(1.0, (1.0 / max(dominance, 1e-12) - 1.0) ** 0.25))
+        quiet = (1.0 / max(dominance, 1e-12) - 1.0) / (1.0 / self.grows_below - 1.0)
+        return base * min(self.most_growth, max(1.0, quiet**0.25))
+
+    def share_passed(self, clip: float) -> float:
+        """Share of the mean gradient that a clip, in typical gradients, lets pass."""
+        return min(1.0, self.passed * clip)
 
     def mixed(self, pair: tuple[float, float], dominance: float) -> float:
         """Between the first (much noise) and the second number."""
@@ -115,35 +131,47 @@ class Recipe:
 
 _CLASSES = Recipe(
     curvature=0.15,
+    bend=0.25,
     slope=0.5,
     clip_much=0.5,
     clip_little=1.0,
-    most_growth=1.0,
+    grows_below=0.05,
+    most_growth=8.0,
+    passed=0.77,
     signal=0.72,
     explained=0.8,
     forgiven=0.01,
-    longest_step=3.0,
-    caution=0.25,
+    longest_step=7.0,
+    caution=0.5,
     least_kept=0.1,
-    blindness=1.0,
+    blindness=(0.2, 1.0),
+    heights=(0.08, 0.25),
     rows_for_target=15.0,
     target_shares=(0.005, 0.3),
     moment_shares=(0.03, 0.15),
 )
 
+# The hinge has slope 1 wherever the margin is missed and bends only near it. Its curvature, the same for every width of
+# the bend, makes the expected noise that of the logistic loss.
+_MARGINS = replace(_CLASSES, curvature=0.6, bend=0.6, slope=1.0, longest_step=2.5, passed=1.0)
+
 _NUMBERS = Recipe(
     curvature=1.0,
+    bend=1.0,
     slope=None,
     clip_much=0.8,
     clip_little=1.25,
+    grows_below=0.5,
     most_growth=4.0,
+    passed=1.0,
     signal=0.45,
     explained=0.5,
     forgiven=0.01,
     longest_step=0.8,
     caution=0.5,
     least_kept=0.0,
-    blindness=0.0,
+    blindness=(0.0, 0.0),
+    heights=(0.25, 0.25),
     rows_for_target=30.0,
     target_shares=(0.01, 0.3),
     moment_shares=(0.03, 0.2),
@@ -152,7 +180,9 @@ _NUMBERS = Recipe(
 
 def recipe_for(loss: Loss) -> Recipe:
     """Return the constants for a loss."""
-    return _NUMBERS if loss.task == "regression" else _CLASSES
+    if loss.task == "regression":
+        return _NUMBERS
+    return _MARGINS if isinstance(loss, SmoothedHinge) else _CLASSES
 
 
 def expected_noise(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:

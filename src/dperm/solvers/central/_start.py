@@ -12,9 +12,11 @@ from scipy.optimize import minimize_scalar
 
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
+from dperm.data.query import Query
 from dperm.objective import Logistic, Loss
 from dperm.privacy.calibration import CalibratedPlan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.neighbours import Neighbours
 from dperm.queries.statistics import TargetMoment
 from dperm.queries.targets import ClassCounts, TargetDeviation
 from dperm.solvers.central._recipes import recipe_for
@@ -27,6 +29,8 @@ FloatArray = NDArray[np.float64]
 _OFFSET = 0.2
 #: how far a class's share lies from that of equal classes, as one would guess
 _IMBALANCE = 0.15
+#: noise of a share, or of a mean in ranges, from which a plan says that the best constant itself is unsure
+_UNSURE = 0.04
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,22 @@ class Start:
         if loss.task == "regression":
             out.append(PlannedRelease(TargetDeviation.name, "gaussian", 1, self.deviation_share))
         return out
+
+    def doubts(self, loss: Loss, facts: Facts, calibrated: CalibratedPlan, neighbours: Neighbours) -> tuple[str, ...]:
+        """Say so where the best constant itself drowns in noise, from public numbers."""
+        if facts.d == facts.n_features:
+            return ()
+        query: Query = TargetMoment() if loss.n_outputs == 1 else ClassCounts(loss.n_outputs)
+        noise = calibrated.noise_multiplier(query.name) * query.sensitivity(facts, neighbours) / facts.n
+        if loss.task == "regression":
+            part = noise / (facts.target_high - facts.target_low)
+            known = f"the mean of the target is known to about {min(part, 0.5):.0%} of its range"
+        else:
+            part = noise
+            known = f"a class's share is known to about {min(part, 0.5):.0%} of the records"
+        if part < _UNSURE:
+            return ()
+        return (f"noise rules: {known}, so that the model will be shrunk towards predicting nothing and may miss it",)
 
     def release(self, loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> tuple[Any, float]:
         """Return the best constant prediction (None without an intercept) and the typical size of a slope there."""
@@ -87,8 +107,15 @@ class Start:
 
 
 def _pulled(mean: Any, towards: float, noise: float, spread: float) -> Any:
-    """Pull a noisy mean towards what one would guess, as if true ones varied by ``spread`` around it."""
-    return towards + (mean - towards) * spread**2 / (spread**2 + noise**2)
+    """Pull a noisy mean (or the shares of several classes) towards what one would guess.
+
+    Twice: as if true ones varied by ``spread`` around the guess, which bounds what a wild draw can do, and by the
+    positive-part rule of James & Stein, which leaves the guess only where the noise is exceeded.
+    """
+    away = np.asarray(mean) - towards
+    square = float((away * away).sum())
+    exceeds = max(0.0, 1.0 - max(1, away.size - 1) * noise**2 / square) if square > 0.0 else 0.0
+    return towards + away * (exceeds * spread**2 / (spread**2 + noise**2))
 
 
 def best_constant(loss: Loss, mean: float) -> float:

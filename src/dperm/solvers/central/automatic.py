@@ -70,8 +70,10 @@ class Automatic(Solver):
         time = recipe.total_time(dominance, 0.25, resolution)
         mean_decay = float(recipe.decay(dominance, 100).mean())
         wanted = time / mean_decay / (recipe.longest_step / min(1.0, recipe.clip(dominance)))
-        momentum = 0.0 if wanted <= 64 else 0.8
-        n_steps = min(max(8 * math.ceil(wanted * (1.0 - momentum) / 8.0), 64), 128)
+        momentum = 0.0 if wanted <= 48 else 0.5
+        # more steps than these gain nothing that noise would let one see
+        most = 64 if dominance > 1e-3 else 128
+        n_steps = min(max(8 * math.ceil(wanted * (1.0 - momentum) / 8.0), 40), most)
         return WhitenedDescent(n_steps, dominance, momentum, target, deviation, length, moments)
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:

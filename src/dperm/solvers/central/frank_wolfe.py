@@ -130,11 +130,14 @@ class FrankWolfe(Solver):
         facts = holder.facts
         radius = self.radius_for(objective, facts)
         start = self._query(objective, _weights({}, 0, radius, facts.d))
-        choose = NoisyMax(calibrated.noise_multiplier(start.name))
+        multiplier = calibrated.noise_multiplier(start.name)
+        run = holder.public_randomness.word() >> 1
         # After T rounds w = 2 radius / (T (T + 1)) * sum_t (t + 1) s_t. The sum is kept in whole numbers: nothing
         # drifts and opposite choices cancel to an exact zero.
         counts: dict[int, int] = {}
         for t in range(self.n_steps):
+            # draws by run, round, column and sign: whoever shares a seed and holds some of the columns draws the same
+            choose = NoisyMax(multiplier, stream=f"frank-wolfe {run} round {t}")
             chosen = int(holder.release(self._query(objective, _weights(counts, t, radius, facts.d)), choose))
             if chosen < 2 * facts.d:  # otherwise the origin: the others shrink, nothing is added
                 j = chosen % facts.d

@@ -1,14 +1,16 @@
 """Noisy second-order descent: one paid release of the curvature, then a few preconditioned steps.
 
-    H = released curvature at w = 0 / n, its eigenvalues floored at the size of its own noise,
+    H = bend * released second moments / n, its eigenvalues floored at the size of its own noise,
     w <- prox(w - step (H + strength I)^-1 (noisy mean gradient + penalty gradient)).
 
 With exact Gaussian composition few long steps in the metric of the curvature waste less of the budget than many short
-ones (second-order methods under differential privacy: Ganesh, Haghifam, Steinke & Thakurta, 2023). For few columns
-against n times epsilon: the curvature costs d (d + 1) / 2 numbers.
+ones (second-order methods under differential privacy: Ganesh, Haghifam, Steinke & Thakurta, 2023). The bend is a bound
+on the loss's second derivative, the same at all weights (Boehning & Lindsay 1988): the second derivative at any one
+point says nothing of losses that bend in few places, as the hinge does. For few columns against n times epsilon: the
+second moments cost d (d + 1) / 2 numbers.
 
-**Guarantee.** Released to whoever sees the model or any step: one clipped second-moment sum weighted by the loss's
-curvature, and ``n_steps`` clipped gradient sums, all with Gaussian noise. Proof: ``newton.proof.md``.
+**Guarantee.** Released to whoever sees the model or any step: one clipped second-moment sum and ``n_steps`` clipped
+gradient sums, all with Gaussian noise. Proof: ``newton.proof.md``.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from dperm.objective import Objective
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
 from dperm.queries.gradients import FullGradient
-from dperm.queries.statistics import Curvature, unpack_symmetric
+from dperm.queries.statistics import SecondMoment, unpack_symmetric
 from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.central._recipes import recipe_for
 
 __all__ = ["Newton"]
 
@@ -45,11 +48,11 @@ class Newton(Solver):
     n_steps : int
         Number of gradient steps.
     curvature_share : float
-        Share of the budget spent on the curvature.
+        Share of the budget spent on the second moments.
     clip : float, optional
         Bound on the L2 norm of one person's gradient, by default a quarter of the largest possible one.
     row_clip : float, optional
-        Rows are scaled down to this L2 norm in the curvature; by default the spread times the root of the columns.
+        Rows are scaled down to this L2 norm in the second moments; by default the spread times the root of the columns.
     step : float
         Public factor of the step.
     """
@@ -78,7 +81,11 @@ class Newton(Solver):
         return Plan(
             (
                 PlannedRelease(
-                    Curvature.name, "gaussian", 1, self.curvature_share, replacement_ratio=Curvature.replacement_ratio
+                    SecondMoment.name,
+                    "gaussian",
+                    1,
+                    self.curvature_share,
+                    replacement_ratio=SecondMoment.replacement_ratio,
                 ),
                 PlannedRelease(FullGradient.name, "gaussian", self.n_steps, 1.0 - self.curvature_share),
             )
@@ -105,15 +112,15 @@ class Newton(Solver):
 
     def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> NDArray[np.float64]:
         """Inverse of the released curvature, with directions that noise hides treated as flat as the noise."""
-        facts = holder.facts
-        query = Curvature(self.row_clip or facts.spread * math.sqrt(facts.d), objective.loss, np.zeros(facts.d))
-        mechanism = GaussianNoise(calibrated.noise_multiplier(Curvature.name))
+        facts, bend = holder.facts, recipe_for(objective.loss).bend
+        query = SecondMoment(self.row_clip or facts.spread * math.sqrt(facts.d))
+        mechanism = GaussianNoise(calibrated.noise_multiplier(SecondMoment.name))
         sensitivity = query.sensitivity(facts, holder.neighbours)
         noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
         released = unpack_symmetric(holder.release(query, mechanism), facts.d) / facts.n
         strength = np.full(facts.d, objective.penalty.strong_convexity)
         strength[list(objective.unpenalised)] = 0.0
-        values, vectors = np.linalg.eigh(released + np.diag(strength))
+        values, vectors = np.linalg.eigh(bend * released + np.diag(strength))
         # a symmetric matrix of d (d + 1) / 2 noises of this size has a spectral norm of about noise sqrt(2 d)
-        floor = max(noise * math.sqrt(2.0 * facts.d), 1e-6 * objective.loss.curvature_bound)
+        floor = bend * max(noise * math.sqrt(2.0 * facts.d), 1e-6)
         return np.asarray((vectors / np.maximum(values, floor)) @ vectors.T)

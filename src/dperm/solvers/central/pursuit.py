@@ -12,6 +12,7 @@ an earlier release, is fixed in advance. Proof: ``pursuit.proof.md``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,10 +24,12 @@ from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise, NoisyMax
+from dperm.privacy.neighbours import Neighbours
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers._checks import positive, share, whole
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central._recipes import recipe_for
 from dperm.solvers.central._start import Start
 from dperm.solvers.central.blocks import coordinate_smoothness
 
@@ -97,7 +100,7 @@ class SparsePursuit(Solver):
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
         constant, typical = self._start.release(loss, holder, calibrated)
-        smoothness = coordinate_smoothness(objective, facts)
+        smoothness = coordinate_smoothness(objective, facts) * (recipe_for(loss).bend / loss.curvature_bound)
         limit = min(self.clip * typical * facts.spread, loss.slope_bound * facts.value_bound)
         choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
@@ -128,6 +131,32 @@ class SparsePursuit(Solver):
             if progress is not None:
                 progress(t + 1, self.n_steps)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
+
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        recipe = recipe_for(objective.loss)
+        slope = 1.0 if recipe.slope is None else recipe.slope
+        unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
+        largest = neighbours.records_apart * self.clip * slope / facts.n
+        measured = calibrated.noise_multiplier(GradientCoordinate.name) * largest
+        # the largest of d Gumbel noises is about log d of their scale: smaller gradients are not found
+        missed = calibrated.noise_multiplier(GreedyScores.name) * largest * math.log(max(3, facts.d))
+        return Forecast(
+            excess=self.n_steps * (measured**2 + missed**2) / (2.0 * recipe.bend),
+            null_excess=recipe.explained * slope**2,
+            basis=f"Estimate, not a bound: noise of measured gradients, and gradients too small to be chosen{unit}.",
+            assumes=(
+                f"about {self.n_steps} columns matter",
+                f"weights can explain about {recipe.explained * slope**2:.2g} of a constant's loss",
+            ),
+            doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
+        )
 
 
 def _shrunk(value: float, noise: float) -> float:

@@ -130,16 +130,18 @@ class WhitenedDescent(Solver):
         start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
         if constant is not None:
             start[-1] = constant / facts.intercept_height
-        metric = self._metric(holder, calibrated)
-        wanted = (self.clip or recipe.clip(self.dominance)) * typical * metric.length
+        metric = self._metric(holder, calibrated, recipe.mixed(recipe.heights, self.dominance))
+        clip_in_typical = self.clip or recipe.clip(self.dominance)
+        wanted = clip_in_typical * typical * metric.length
         # no gradient is longer than steepest slope times longest row, stretched as far as the map can
         longest = loss.slope_bound * facts.row_bound * float(np.linalg.norm(metric.rows.matrix, 2))
         clip = min(wanted, longest)
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedGradient.name))
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         steps = self._steps(metric, mechanism, holder, recipe, loss.n_outputs)
-        prox = MetricProx(objective, metric.rows.matrix, start)
-        blindness = recipe.blindness * (1.0 - self.dominance)
+        # what the clip takes from the gradients it must take from the penalty, or the result would be too small
+        prox = MetricProx(objective, metric.rows.matrix, start, recipe.share_passed(clip_in_typical))
+        blindness = recipe.mixed(recipe.blindness, self.dominance)
         n_averaged = max(1, round(0.5 * (1.0 - self.dominance) * self.n_steps))
         v = previous = total = np.zeros_like(start)
         for t, step in enumerate(steps):
@@ -155,7 +157,9 @@ class WhitenedDescent(Solver):
         if self.shrink:
             curvature = recipe.curvature * min(1.0, recipe.clip(self.dominance))
             variances = output_noise(curvature * metric.seen, steps, self.momentum, n_averaged)
-            parts = metric.seen * variances * noise**2
+            # chance in the data looks like signal: it counts as noise as far as noise rules anyway
+            chance = self.dominance * self.n_steps * min(clip_in_typical, 1.0) ** 2 * typical**2 / facts.n
+            parts = metric.seen * variances * (noise**2 + chance * metric.seen)
             energy = float(metric.seen @ (v * v).reshape(facts.d, -1).sum(axis=1))
             v = v * recipe.kept(parts, loss.n_outputs, energy)
         return Solution(start + metric.rows.matrix @ v, self.n_steps)
@@ -170,7 +174,7 @@ class WhitenedDescent(Solver):
         first = recipe.first_step(self.dominance, time, self.n_steps, self.momentum)
         return first * recipe.decay(self.dominance, self.n_steps)
 
-    def _metric(self, holder: DataHolder, calibrated: CalibratedPlan) -> Metric:
+    def _metric(self, holder: DataHolder, calibrated: CalibratedPlan, height: float) -> Metric:
         facts = holder.facts
         longest = facts.block_bound(facts.n_features)
         mechanism = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
@@ -178,8 +182,8 @@ class WhitenedDescent(Solver):
         length = min(max(mean, 0.1 * longest), longest)
         heights = np.ones(facts.d)
         if facts.d > facts.n_features:
-            heights[-1] = 0.25 * length / facts.intercept_height
-            length *= math.hypot(1.0, 0.25)
+            heights[-1] = height * length / facts.intercept_height
+            length *= math.hypot(1.0, height)
         query = MappedSecondMoment(length, RowMap(np.diag(heights), facts.grids))
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedSecondMoment.name))
         sensitivity = query.sensitivity(facts, holder.neighbours)
@@ -208,4 +212,5 @@ class WhitenedDescent(Solver):
                 "rows are about as long as one another, and the metric is seen",
                 f"weights can explain about {recipe.explained * square:.2g} of a constant's loss",
             ),
+            doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
         )

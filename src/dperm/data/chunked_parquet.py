@@ -1,0 +1,125 @@
+"""Parquet files as tables that are read in blocks of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.chunked import RowSource, rows_per_block
+from dperm.data.frames import arrow_numbers
+from dperm.errors import InvalidData, InvalidInput, MissingDependency
+
+__all__ = ["ParquetTable"]
+
+_READ_AHEAD = 1 << 18  # bytes per column; whole row groups may be larger than memory
+
+
+class ParquetTable(RowSource):
+    """Columns of a Parquet file, of several, or of a folder of them, to be used as ``X`` without loading it.
+
+    Needs pyarrow. The files must have the same columns, and their rows follow one another in the order of the files;
+    those of a folder are sorted by name.
+
+    Parameters
+    ----------
+    path : path, or sequence of paths
+        A file, a folder that holds ``*.parquet``, or several files.
+    columns : sequence of str, optional
+        Which columns, in this order; all by default.
+
+    Examples
+    --------
+    ``people = ParquetTable("people.parquet")``, then ``model.fit(people.drop("outcome"), people["outcome"])``.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], columns: Sequence[str] | None = None
+    ) -> None:
+        self._paths = _files(path)
+        opened = [_open(one) for one in self._paths]
+        schema = opened[0].schema_arrow
+        for one, file in zip(self._paths, opened, strict=True):
+            if list(file.schema_arrow.names) != list(schema.names):
+                raise InvalidData(f"{one.name!r} has other columns than {self._paths[0].name!r}: all must be the same.")
+        known = list(schema.names)
+        wanted = known if columns is None else list(columns)
+        if isinstance(columns, str) or len(set(wanted)) < len(wanted):
+            raise InvalidInput("columns must be a list of different names.")
+        for name in wanted:
+            if name not in known:
+                raise InvalidInput(f"{self._paths[0].name!r} has no column {name!r}.")
+        self.names = wanted
+        self.shape = (sum(file.metadata.num_rows for file in opened), len(wanted))
+        flags = np.array([str(schema.field(name).type) == "bool" for name in wanted], bool)
+        self.boolean = flags if flags.any() else None
+        for file in opened:
+            file.close()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        assert self.names is not None
+        return list(self.names)
+
+    def drop(self, *names: str) -> ParquetTable:
+        """Return the table without some columns, such as the target."""
+        for name in names:
+            if name not in self.columns:
+                raise InvalidInput(f"there is no column {name!r} to drop.")
+        return ParquetTable(self._paths, [name for name in self.columns if name not in names])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return one column as an array in memory, as a target needs."""
+        if not isinstance(name, str) or name not in self.columns:
+            raise InvalidInput("one column is taken by its name; use columns= or drop() for several.")
+        return np.concatenate(
+            [np.asarray(batch.column(0)) for batch in self._batches([name], 1 << 16)] or [np.zeros(0)]
+        )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"ParquetTable({self._paths[0].name!r}, {self.shape[0]} rows, {self.shape[1]} columns)"
+
+    def _parts(self) -> Iterator[NDArray[Any]]:
+        for batch in self._batches(self.columns, rows_per_block(self.shape[1])):
+            yield arrow_numbers(batch.select(self.columns))  # files give columns in their own order
+
+    def _batches(self, columns: list[str], size: int) -> Iterator[Any]:
+        for path in self._paths:
+            file = _open(path)
+            with file:
+                # without threads no more than one batch is decoded at a time
+                yield from file.iter_batches(batch_size=size, columns=columns, use_threads=False)
+
+
+def _files(path: Any) -> list[Path]:
+    if isinstance(path, str | os.PathLike):
+        one = Path(path)
+        files = sorted(one.glob("*.parquet")) if one.is_dir() else [one]
+    else:
+        files = [Path(each) for each in path]
+    if not files:
+        raise InvalidInput("there is no Parquet file to read: give a file, or a folder that holds *.parquet.")
+    return files
+
+
+def _open(path: Path) -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingDependency("Parquet files need pyarrow: install dperm[parquet].") from None
+    try:
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_AHEAD)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else "not a Parquet file"
+        raise InvalidInput(f"{path.name!r} cannot be read: {why}.") from None
+    except pa.ArrowInvalid:
+        raise InvalidInput(f"{path.name!r} cannot be read: not a Parquet file.") from None

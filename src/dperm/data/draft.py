@@ -1,0 +1,272 @@
+"""A first draft of a schema: from the names and types of columns where they tell enough, else from the values.
+
+What comes from values is not private. It is drafted for the data's owner, listed as ``unconfirmed``, and no fit takes
+it until the owner confirms that it is public.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dperm.data.encoding import TRUTH_WORDS
+from dperm.data.files import TableFile
+from dperm.data.raw import BOOLEAN, DATE, NUMBER, OTHER, RawColumn
+from dperm.data.schema import (
+    CATEGORY,
+    CLASSES,
+    DEFAULT_MISSING_VALUES,
+    IGNORE,
+    TRUTH,
+    Column,
+    Schema,
+    Target,
+)
+from dperm.errors import InvalidData
+
+__all__ = ["Draft", "draft_schema"]
+
+_MOST_CATEGORIES = 50
+_MOST_CLASSES = 20
+_LEAST_ROWS_OF_AN_ID = 50
+
+# What anyone may know of a number with such a word in its name.
+_RANGES: dict[str, tuple[float, float]] = {
+    "age": (0, 120),
+    "year": (1900, 2100),
+    "month": (1, 12),
+    "weekday": (0, 7),
+    "hour": (0, 24),
+    "minute": (0, 60),
+    "percent": (0, 100),
+    "percentage": (0, 100),
+    "pct": (0, 100),
+    "probability": (0, 1),
+    "fraction": (0, 1),
+    "latitude": (-90, 90),
+    "longitude": (-180, 180),
+    "bmi": (10, 80),
+    "systolic": (50, 260),
+    "diastolic": (30, 160),
+    "pulse": (20, 250),
+}
+_RANGES_OF_SEVERAL = {
+    ("hours", "week"): (0.0, 168.0),
+    ("heart", "rate"): (20.0, 250.0),
+    ("height", "cm"): (30.0, 250.0),
+}
+_UNITS = {"years", "yrs", "y"}
+_DATES = {"date", "dob", "birthday", "birthdate", "timestamp", "datetime"}
+_IDS = {"id", "uuid", "guid", "ssn", "email", "phone", "iban", "surname", "firstname", "lastname", "fullname", "mrn"}
+_DATE_TEXT = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-](\d{4}|\d\d)( .*)?")
+
+DATE_ADVICE = "Dates are not taken: derive a number that matters, such as an age or the days since a public day."
+ID_ADVICE = "It seems to tell who somebody is: such a column predicts nothing about others."
+TEXT_ADVICE = "Free text is not taken: a public list of categories would be."
+OTHER_ADVICE = "It holds neither numbers nor text."
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A schema to be read by the owner, and a note on every column that needs one."""
+
+    schema: Schema
+    notes: dict[str, str]
+
+    @property
+    def ignored(self) -> dict[str, str]:
+        """Columns that the draft leaves out, and why."""
+        return {one.name: self.notes.get(one.name, "") for one in self.schema.columns if one.kind == IGNORE}
+
+
+@dataclass
+class _Seen:
+    """What the values of one column look like."""
+
+    rows: int = 0
+    missing: int = 0
+    numeric: bool = True
+    whole: bool = True
+    rising: bool = True
+    dates: bool = True
+    low: float = math.inf
+    high: float = -math.inf
+    texts: set[str] = field(default_factory=set)
+
+    def add(self, raw: RawColumn) -> None:
+        self.rows += len(raw)
+        if isinstance(raw, np.ndarray):
+            self.missing += int(np.isnan(raw).sum())
+            self.dates = False
+            self._numbers(raw[~np.isnan(raw)])
+            return
+        given = [one.strip() for one in raw if one is not None and one.strip() not in DEFAULT_MISSING_VALUES]
+        self.missing += len(raw) - len(given)
+        if len(self.texts) <= _MOST_CATEGORIES:
+            self.texts.update(given)
+        if self.dates:
+            self.dates = all(_DATE_TEXT.fullmatch(one) for one in given)
+        if self.numeric:
+            try:
+                self._numbers(np.array(given or ["nan"]).astype(np.float64))
+            except ValueError:
+                self.numeric = False
+
+    def _numbers(self, values: np.ndarray) -> None:
+        values = values[np.isfinite(values)]
+        if not len(values):
+            return
+        self.rising = self.rising and bool((np.diff(values) > 0).all()) and float(values[0]) > self.high
+        self.whole = self.whole and bool((values == np.rint(values)).all())
+        self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+        if len(self.texts) <= _MOST_CATEGORIES:
+            self.texts.update(repr(int(one)) if one.is_integer() else repr(one) for one in set(values.tolist()))
+
+    @property
+    def empty(self) -> bool:
+        return self.rows == self.missing
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a row number: whole, always rising, never missing."""
+        rising = self.numeric and self.whole and self.rising
+        return rising and not self.missing and self.rows >= _LEAST_ROWS_OF_AN_ID
+
+    @property
+    def two_words(self) -> bool:
+        """Whether all values are words for true and false."""
+        return 0 < len(self.texts) <= 2 and all(one.lower() in TRUTH_WORDS for one in self.texts)
+
+
+def draft_schema(table: TableFile, target: str) -> Draft:
+    """Draft a schema for a table; reads the values of those columns whose name and type do not tell enough."""
+    table.require([target])
+    if len(table.names) < 2:
+        raise InvalidData(f"{table.path.name} has one column only: a model needs a target and at least one column.")
+    known: dict[str, Column] = {}
+    notes: dict[str, str] = {}
+    for name in table.names:
+        kind = table.kind(name) if table.typed else None
+        if name != target and (found := _by_name(name, kind)) is not None:
+            known[name], notes[name] = found
+    looked = [name for name in table.names if name not in known]
+    seen = _look(table, [name for name in looked if table.kind(name) not in (DATE, OTHER, BOOLEAN)])
+    for name in looked:
+        if name != target:
+            known[name], note = _by_values(name, seen.get(name), table)
+            if note:
+                notes[name] = note
+    drafted, note = _target(target, seen.get(target), table)
+    if note:
+        notes[target] = note
+    return Draft(Schema(tuple(known[name] for name in table.names if name != target), drafted), notes)
+
+
+def _look(table: TableFile, names: list[str]) -> dict[str, _Seen]:
+    seen = {name: _Seen() for name in names}
+    for chunk in table.chunks(names) if names else ():
+        for name, raw in chunk.items():
+            seen[name].add(raw)
+    if any(one.rows == 0 for one in seen.values()):
+        raise InvalidData(f"{table.path.name} has column names and no rows.")
+    return seen
+
+
+def _words(name: str) -> list[str]:
+    """Split a name: ``hours-per-week``, ``hoursPerWeek`` and ``hours_per_week`` are the same words."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+
+
+def _by_name(name: str, kind: str | None) -> tuple[Column, str] | None:
+    """Return what name and type (None where a file has none) tell, without looking at a value."""
+    words = _words(name)
+    if kind == BOOLEAN:
+        return Column(name, TRUTH), "True and false by its type."
+    if kind == DATE or _DATES & set(words):
+        return Column(name, IGNORE), DATE_ADVICE
+    if kind == OTHER:
+        return Column(name, IGNORE), OTHER_ADVICE
+    if _IDS & set(words):
+        return Column(name, IGNORE), ID_ADVICE
+    if kind not in (NUMBER, None):
+        return None
+    ends = next((ends for several, ends in _RANGES_OF_SEVERAL.items() if set(several) <= set(words)), None)
+    if ends is None and words:
+        last = words[-2] if len(words) > 1 and words[-1] in _UNITS else words[-1]
+        ends = _RANGES.get(last)
+    return None if ends is None else (Column(name, NUMBER, *ends), "Usual bounds for this name: check them.")
+
+
+def _by_values(name: str, seen: _Seen | None, table: TableFile) -> tuple[Column, str]:
+    """Return what the values look like; all of it is unconfirmed, but for a kind that the file's types tell."""
+    assert seen is not None
+    by_type = table.typed
+    kind_seen = () if by_type else ("kind",)
+    if seen.empty:
+        return Column(name, IGNORE, unconfirmed=("kind",)), "It has no values."
+    if seen.counts:
+        return Column(name, IGNORE, unconfirmed=("kind",)), ID_ADVICE
+    if seen.numeric:
+        if seen.two_words and not by_type:
+            return Column(name, TRUTH, unconfirmed=kind_seen), ""
+        low, high = _outward(seen.low, seen.high)
+        return Column(name, NUMBER, low, high, unconfirmed=(*kind_seen, "low", "high")), ""
+    if seen.dates:
+        return Column(name, IGNORE, unconfirmed=("kind",)), DATE_ADVICE
+    if seen.two_words:
+        return Column(name, TRUTH, unconfirmed=("kind",)), ""
+    if len(seen.texts) > _MOST_CATEGORIES:
+        return Column(name, IGNORE, unconfirmed=("kind",)), TEXT_ADVICE
+    if len(seen.texts) < 2:
+        return Column(name, IGNORE, unconfirmed=("kind",)), "It has one value only."
+    texts = tuple(sorted(seen.texts))
+    return Column(name, CATEGORY, categories=texts, unconfirmed=(*kind_seen, "categories")), ""
+
+
+def _target(name: str, seen: _Seen | None, table: TableFile) -> tuple[Target, str]:
+    kind = table.kind(name)
+    if kind == BOOLEAN:
+        return Target(name, CLASSES, (False, True)), "True and false by its type."
+    if kind in (DATE, OTHER) or (seen is not None and seen.dates and not seen.empty):
+        raise InvalidData(f"target {name!r} holds neither numbers nor classes: choose another column.")
+    assert seen is not None
+    if seen.empty:
+        raise InvalidData(f"target {name!r} has no values: choose another column.")
+    if len(seen.texts) < 2:
+        raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
+    kind_seen = ("kind",)
+    if seen.numeric and len(seen.texts) == 2 and seen.whole:
+        return Target(
+            name, CLASSES, tuple(sorted(int(one) for one in seen.texts)), unconfirmed=(*kind_seen, "classes")
+        ), ""
+    if seen.numeric:
+        low, high = _outward(seen.low, seen.high)
+        note = 'For classes write kind = "classes" and classes = [...] instead.' if seen.whole else ""
+        return Target(name, NUMBER, low=low, high=high, unconfirmed=(*kind_seen, "low", "high")), note
+    if len(seen.texts) > _MOST_CLASSES:
+        raise InvalidData(f"target {name!r} has more than {_MOST_CLASSES} different texts: choose another column.")
+    return Target(name, CLASSES, tuple(sorted(seen.texts)), unconfirmed=(*kind_seen, "classes")), ""
+
+
+def _outward(low: float, high: float) -> tuple[float, float]:
+    """Return round numbers around a range: a hint for the owner, who writes what is known instead.
+
+    >>> _outward(17, 90), _outward(-0.37, 0.2), _outward(3, 3)
+    ((0, 100), (-0.5, 0.5), (0, 5))
+    """
+    if 0 <= low <= high / 2 or low == high > 0:
+        low = 0
+    if 0 >= high >= low / 2 or high == low < 0:
+        high = 0
+    if low == high:
+        return low, low + 1
+    size = 10.0 ** math.floor(math.log10(max(abs(low), abs(high))))
+    steps = (0.1, 0.2, 0.5, 1, 2, 5, 10)
+    top = next(step * size for step in steps if step * size >= max(abs(low), abs(high)))
+    unit = top / 10 if low > 0 or high < 0 else top
+    ends = (math.floor(low / unit) * unit, math.ceil(high / unit) * unit)
+    low, high = (0 if end == 0 else int(end) if float(end).is_integer() else float(f"{end:.3g}") for end in ends)
+    return low, high

@@ -1,0 +1,187 @@
+"""Small figures as SVG text: no scripts, no fonts of their own, colours from the page they stand in.
+
+Classes (``axis``, ``grid``, ``s0`` ...) are styled by :data:`FIGURE_STYLE`, which follows the reader's light or dark
+theme; every figure has a title and a description for people who listen to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+__all__ = ["FIGURE_STYLE", "Part", "Series", "bar_of_parts", "line_chart"]
+
+FIGURE_STYLE = """
+.figure text{fill:var(--ink,#1b1f24);font:12px system-ui,sans-serif}
+.figure .axis{stroke:var(--ink,#1b1f24);stroke-width:1;fill:none}
+.figure .grid{stroke:var(--line,#d5dae1);stroke-width:1}
+.figure .small{font-size:11px;fill:var(--soft,#525b66)}
+.figure .s0{stroke:var(--one,#0b5cad);fill:var(--one,#0b5cad)}
+.figure .s1{stroke:var(--two,#b3530a);fill:var(--two,#b3530a)}
+.figure .s2{stroke:var(--three,#59636e);fill:var(--three,#59636e)}
+.figure .rest{fill:var(--rest,#e6eaef);stroke:var(--line,#d5dae1)}
+.figure path.curve{fill:none;stroke-width:2.5;stroke-linejoin:round}
+.figure path.s1{stroke-dasharray:7 4}
+.figure path.s2{stroke-dasharray:2 4}
+.figure rect{stroke:none}
+.figure .mark{paint-order:stroke;stroke:var(--paper,#fff);stroke-width:4px}
+"""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: its label and its points."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a bar; its size is a share of the whole."""
+
+    label: str
+    size: float
+    style: str = "s0"
+
+
+def line_chart(
+    series: Sequence[Series],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    mark: tuple[float, float, str] | None = None,
+    width: int = 640,
+    height: int = 300,
+    alone: bool = False,
+) -> str:
+    """Draw curves; ``mark`` is a point with a label, ``alone`` makes a file of its own.
+
+    >>> print(line_chart([Series("a", ((0.0, 1.0), (1.0, 2.0)))], title="t", x_label="x", y_label="y")[:26])
+    <svg class="figure" viewBo
+    """
+    points = [point for one in series for point in one.points]
+    across = _Axis.over([x for x, _ in points], 64.0, width - 16.0, log_x)
+    up = _Axis.over([y for _, y in points], height - 46.0, 30.0, log_y)
+    parts = []
+    for value, text in up.ticks():
+        y = up.place(value)
+        parts.append(f'<line class="grid" x1="64" x2="{width - 16}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="small" x="58" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+    for value, text in across.ticks():
+        x = across.place(value)
+        parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{height - 46}" y2="{height - 41}"/>')
+        parts.append(f'<text class="small" x="{x:.1f}" y="{height - 27}" text-anchor="middle">{text}</text>')
+    parts.append(f'<path class="axis" d="M64 30V{height - 46}H{width - 16}"/>')
+    parts.append(f'<text x="{(width + 48) / 2:.0f}" y="{height - 8}" text-anchor="middle">{escape(x_label)}</text>')
+    parts.append(f'<text x="64" y="18">{escape(y_label)}</text>')
+    for k, one in enumerate(series):
+        drawn = " ".join(
+            f"{'M' if i == 0 else 'L'}{across.place(x):.1f} {up.place(y):.1f}" for i, (x, y) in enumerate(one.points)
+        )
+        parts.append(f'<path class="curve s{k % 3}" d="{drawn}"/>')
+    if len(series) > 1:
+        parts += _legend(series, width)
+    if mark is not None:
+        x, y = across.place(mark[0]), up.place(mark[1])
+        # above the point, and on the side where a falling curve leaves room
+        falls = series[0].points[0][1] > series[0].points[-1][1]
+        anchor, shift = ("start", 8) if falls == (x < width - 220) else ("end", -8)
+        parts.append(f'<circle class="s0" cx="{x:.1f}" cy="{y:.1f}" r="5"/>')
+        parts.append(
+            f'<text class="mark" x="{x + shift:.1f}" y="{max(y - 9, 28):.1f}" text-anchor="{anchor}">'
+            f"{escape(mark[2])}</text>"
+        )
+    described = "; ".join(f"{one.label}: from {_pair(one.points[0])} to {_pair(one.points[-1])}" for one in series)
+    return _svg(parts, title, f"{y_label} against {x_label}. {described}.", width, height, alone)
+
+
+def bar_of_parts(parts: Sequence[Part], *, title: str, width: int = 640) -> str:
+    """Draw one bar of shares, with a legend that says them."""
+    drawn, legend, start = [], [], 0.0
+    for k, part in enumerate(parts):
+        length = (width - 2.0) * part.size
+        drawn.append(f'<rect class="{escape(part.style)}" x="{1 + start:.1f}" y="4" width="{length:.1f}" height="26"/>')
+        y = 52 + 20 * k
+        legend.append(f'<rect class="{escape(part.style)}" x="1" y="{y - 11}" width="14" height="14"/>')
+        legend.append(f'<text x="22" y="{y}">{escape(part.label)}: {part.size:.0%}</text>')
+        start += length
+    described = "; ".join(f"{part.label}: {part.size:.0%}" for part in parts)
+    return _svg([*drawn, *legend], title, described + ".", width, 44 + 20 * len(parts), False)
+
+
+def _svg(parts: Sequence[str], title: str, described: str, width: int, height: int, alone: bool) -> str:
+    name = "-".join(title.lower().split())
+    name = "".join(letter for letter in name if letter.isalnum() or letter == "-")
+    head = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
+    style = f"<style>{FIGURE_STYLE}</style>" if alone else ""
+    paper = '<rect width="100%" height="100%" fill="#fff"/>' if alone else ""
+    return (
+        f'<svg class="figure" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{name}-t {name}-d"{head}>'
+        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(described)}</desc>'
+        f"{style}{paper}{''.join(parts)}</svg>"
+    )
+
+
+def _legend(series: Sequence[Series], width: int) -> list[str]:
+    out = []
+    for k, one in enumerate(series):
+        y = 40 + 18 * k
+        out.append(f'<path class="curve s{k % 3}" d="M{width - 214} {y}h28"/>')
+        out.append(f'<text x="{width - 180}" y="{y + 4}">{escape(one.label)}</text>')
+    return out
+
+
+def _pair(point: tuple[float, float]) -> str:
+    return f"({point[0]:.3g}, {point[1]:.3g})"
+
+
+@dataclass(frozen=True)
+class _Axis:
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+
+    @classmethod
+    def over(cls, values: Sequence[float], start: float, end: float, log: bool) -> _Axis:
+        low, high = min(values), max(values)
+        if log:
+            low, high = 10.0 ** math.floor(math.log10(low) + 1e-9), 10.0 ** math.ceil(math.log10(high) - 1e-9)
+            high = high if high > low else 10.0 * low
+        else:
+            low = min(low, 0.0)
+            high = _round_up(high if high > low else low + 1.0)
+        return cls(low, high, start, end, log)
+
+    def place(self, value: float) -> float:
+        low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
+        at = math.log10(max(value, self.low)) if self.log else value
+        return self.start + (self.end - self.start) * (at - low) / (high - low)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        if self.log:
+            first, last = round(math.log10(self.low)), round(math.log10(self.high))
+            step = max(1, math.ceil((last - first) / 6))
+            return [(10.0**k, _power(k)) for k in range(first, last + 1, step)]
+        width = _round_up((self.high - self.low) / 5.0)
+        places = range(math.floor((self.high - self.low) / width + 1e-9) + 1)
+        return [(self.low + k * width, f"{self.low + k * width:.3g}") for k in places]
+
+
+def _power(exponent: int) -> str:
+    if -2 <= exponent <= 3:
+        return f"{10.0**exponent:g}"
+    return f'10<tspan dy="-4" font-size="9">{exponent}</tspan>'
+
+
+def _round_up(value: float) -> float:
+    """Smallest of 1, 2, 2.5, 5 times a power of ten that is at least ``value``."""
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(step * size for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * size >= value * (1.0 - 1e-12))

@@ -1,0 +1,175 @@
+"""Queries for runs in which every message is public. Proof: ``transcript.proof.md``.
+
+Each has one or more numbers that belong to single people (or sums with public signs), so its noise is that of the local
+model. They are proved for replace-one only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.facts import Facts
+from dperm.data.party import LabelData, PartyData
+from dperm.data.query import Query
+from dperm.errors import InvalidInput, Unsupported
+from dperm.kernels.exact import Grids, toward_zero
+from dperm.kernels.sketch import sketched
+from dperm.objective import Loss
+from dperm.objective.proximal import proximal_slopes
+from dperm.privacy.neighbours import Neighbours
+from dperm.queries.gradients import predictions
+from dperm.queries.sharing import PartyQuery
+
+__all__ = ["ClippedPredictions", "LabelQuery", "ProximalSlopes", "SketchedColumn", "SketchedTarget"]
+
+FloatArray = NDArray[np.float64]
+
+_UP = 1.0 + 2.0**-50
+
+
+class _ReplaceOnly(Query):
+    """A query whose sensitivity is stated for replace-one only."""
+
+    norm: ClassVar[str] = "l2"
+    proved_for: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
+
+    def sensitivity(self, facts: Facts, neighbours: Neighbours) -> float:
+        if neighbours not in self.proved_for:
+            raise Unsupported(f"{self.name} are proved for neighbours='replace-one' only.")
+        return super().sensitivity(facts, neighbours)
+
+
+class LabelQuery(_ReplaceOnly):
+    """Base of queries on :class:`~dperm.data.party.LabelData`."""
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0.0):
+        raise InvalidInput(f"{name} must be positive, not {value!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedPredictions(_ReplaceOnly, PartyQuery):
+    """This party's part of every person's prediction at public weights, clipped to ``clip``."""
+
+    weights: FloatArray
+    clip: float
+
+    name: ClassVar[str] = "clipped predictions"
+
+    def __post_init__(self) -> None:
+        _positive("clip", self.clip)
+
+    def evaluate(self, data: PartyData) -> FloatArray:
+        return np.clip(predictions(data, self.weights), -self.clip, self.clip)  # type: ignore[arg-type]
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return self.clip
+
+    def bound(self, facts: Facts) -> float:
+        return self.clip
+
+    def size(self, facts: Facts) -> int:
+        if np.shape(self.weights) != (facts.d,) or not np.isfinite(self.weights).all():
+            raise InvalidInput(f"weights must be {facts.d} finite numbers.")
+        return facts.n
+
+
+@dataclass(frozen=True, eq=False)
+class ProximalSlopes(LabelQuery):
+    """Slope of the loss at the proximal point of a public number, for every person: their label, bent."""
+
+    loss: Loss
+    points: FloatArray
+    rho: float
+
+    name: ClassVar[str] = "proximal slopes"
+
+    def __post_init__(self) -> None:
+        _positive("rho", self.rho)
+        if not math.isfinite(self.loss.slope_bound):
+            raise InvalidInput(f"the {self.loss.name} loss has unbounded slopes: give it a residual_clip.")
+
+    def evaluate(self, data: LabelData) -> FloatArray:
+        slopes = np.nan_to_num(proximal_slopes(self.loss, self.points, data.target, self.rho))
+        return np.asarray(np.clip(slopes, -self.loss.slope_bound, self.loss.slope_bound), np.float64)
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return self.loss.slope_bound
+
+    def bound(self, facts: Facts) -> float:
+        return self.loss.slope_bound
+
+    def size(self, facts: Facts) -> int:
+        if np.shape(self.points) != (facts.n,) or not np.isfinite(self.points).all():
+            raise InvalidInput(f"points must be {facts.n} finite numbers.")
+        return facts.n
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedColumn(_ReplaceOnly, PartyQuery):
+    """Sums of one column with ``n_rows`` public vectors of random signs."""
+
+    column: int
+    n_rows: int
+    seed: str
+
+    name: ClassVar[str] = "sketched columns"
+
+    def __post_init__(self) -> None:
+        if not (self.n_rows >= 1 and self.column >= 0):
+            raise InvalidInput("a sketch needs at least one row, and a column >= 0.")
+
+    def evaluate(self, data: PartyData) -> FloatArray:
+        steps = data.design.scores(np.ones(1), [self.column])
+        return sketched(self.seed, self.n_rows, steps) * data.design.spacing
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return math.sqrt(self.n_rows) * facts.value_bound * _UP
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * facts.value_bound * _UP
+
+    def size(self, facts: Facts) -> int:
+        if self.column >= facts.d:
+            raise InvalidInput(f"column {self.column} is outside a design of {facts.d} columns.")
+        return self.n_rows
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedTarget(LabelQuery):
+    """Sums of the target, less the middle of its public range, with ``n_rows`` public vectors of random signs."""
+
+    n_rows: int
+    seed: str
+
+    name: ClassVar[str] = "sketched targets"
+
+    def __post_init__(self) -> None:
+        if not self.n_rows >= 1:
+            raise InvalidInput("a sketch needs at least one row.")
+
+    @staticmethod
+    def _half(facts: Facts) -> float:
+        return 0.5 * (facts.target_high - facts.target_low)
+
+    def evaluate(self, data: LabelData) -> FloatArray:
+        facts = data.facts
+        half, grids = self._half(facts), Grids(facts.n, 1)
+        spacing = grids.spacing(half, grids.slope_bits)
+        centred = np.clip(data.target - 0.5 * (facts.target_low + facts.target_high), -half, half)
+        return sketched(self.seed, self.n_rows, toward_zero(centred, spacing)) * spacing
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        return math.sqrt(self.n_rows) * self._half(facts) * _UP
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * self._half(facts) * _UP
+
+    def size(self, facts: Facts) -> int:
+        return self.n_rows

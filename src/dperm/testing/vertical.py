@@ -1,0 +1,377 @@
+"""Whole-run checks of vertical tasks: every ledger equals the plan, messages do not tell, right without noise.
+
+Non-interference: with every release replaced by data-free noise, two unrelated data sets must give the same result and
+the same public arrays and facts, and messages of the same lengths; in the transcript view every byte must agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.design import DesignMatrix
+from dperm.data.facts import Facts
+from dperm.data.holder import DataHolder
+from dperm.errors import PlanViolation
+from dperm.objective import L1, L2, ElasticNet, Logistic, Objective, Squared
+from dperm.privacy import composition
+from dperm.privacy.budget import Budget
+from dperm.privacy.events import Event
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.randomness import RandomSource
+from dperm.privacy.scope import Scope
+from dperm.solvers.vertical import (
+    AdmmSharing,
+    BlocksOverParties,
+    Conversation,
+    DistributedFrankWolfe,
+    ExactSharing,
+    Message,
+    SgdOverParties,
+    SketchedFrankWolfe,
+    TranscriptSharing,
+    VerticalResult,
+    VerticalTask,
+    run_in_process,
+)
+from dperm.testing._violation import ContractViolation, demand
+from dperm.testing.canary import excess_delta, imagined
+from dperm.testing.data import Layout
+
+__all__ = [
+    "VERTICAL_EXAMPLES",
+    "VerticalRun",
+    "check_vertical",
+    "check_vertical_canary",
+    "check_vertical_ledgers",
+    "check_vertical_noise_free",
+    "check_vertical_non_interference",
+    "check_vertical_sensitivity",
+    "run_vertical",
+    "vertical_problem",
+]
+
+Designs = Mapping[str, DesignMatrix]
+Make = Callable[[Mapping[str, Facts], Budget], VerticalTask]
+
+_SIZES = {"north": (3, 0.0), "south": (2, 1.0)}
+
+
+def vertical_problem(
+    seed: int = 0, n: int = 60, sizes: Mapping[str, tuple[int, float]] | None = None
+) -> tuple[dict[str, DesignMatrix], NDArray[np.float64]]:
+    """A small classification problem over parties; a size is the number of columns and the height of an intercept."""
+    rng = np.random.default_rng(seed)
+    designs, margin = {}, np.full(n, 0.3)
+    for name, (width, intercept) in (sizes or _SIZES).items():
+        X = rng.uniform(-1.0, 1.0, (n, width))
+        margin += X @ np.linspace(2.0, -1.0, width)
+        designs[name] = DesignMatrix.from_array(X, Layout(n=n, n_features=width).scaling(), intercept)
+    return designs, (rng.random(n) < 1.0 / (1.0 + np.exp(-margin))).astype(float)
+
+
+def facts_of(designs: Designs) -> dict[str, Facts]:
+    """Public facts of every party's columns."""
+    return {name: Facts.of_design(design.shape) for name, design in designs.items()}
+
+
+def _short(task: VerticalTask, most: int = 6) -> VerticalTask:
+    """The same task with few rounds: books and messages are the same in each."""
+    for name in ("n_steps", "n_rounds"):
+        if any(f.name == name for f in fields(task)):
+            return replace(task, **{name: min(most, getattr(task, name))})
+    return task
+
+
+@dataclass(frozen=True)
+class VerticalRun:
+    """A finished run with all its messages and books."""
+
+    result: VerticalResult
+    conversation: Conversation
+    scopes: Mapping[str, Scope]
+
+
+def run_vertical(
+    task: VerticalTask,
+    designs: Designs,
+    target: NDArray[np.float64],
+    *,
+    seed: int | None = None,
+    prepare: Callable[[Any], None] | None = None,
+) -> VerticalRun:
+    """Run a task in this process, every participant with its own ledger; ``prepare`` gets each program first."""
+    unbounded = task.no_guarantee if seed is None else "the same noise twice, for comparison"
+    names = ("coordinator", *designs)
+    scopes = {
+        name: Scope(task.calibrated, Ledger(neighbours=task.neighbours), task.neighbours, "check", unbounded=unbounded)
+        for name in names
+    }
+    coordinator = task.coordinator(target, scopes["coordinator"], RandomSource(seed))
+    parties = {name: task.party(name, design, scopes[name], RandomSource(seed)) for name, design in designs.items()}
+    for program in (coordinator, *parties.values()):
+        if prepare is not None:
+            prepare(program)
+    conversation = Conversation(keep=True)
+    result = run_in_process(coordinator, parties, conversation)
+    for scope in scopes.values():
+        scope.settle()
+    return VerticalRun(result, conversation, scopes)
+
+
+def check_vertical(make: Make, *, optimum: bool = True) -> None:
+    """Run every check of a vertical task."""
+    check_vertical_ledgers(make)
+    check_vertical_non_interference(make)
+    check_vertical_sensitivity(make)
+    if optimum:
+        check_vertical_noise_free(make)
+
+
+# ---------------------------------------------------------------------------------------- ledgers equal plan
+def check_vertical_ledgers(make: Make, budget: Budget | None = None, may_forfeit: tuple[str, ...] = ()) -> None:
+    """Check that every participant's ledger holds the whole run's plan, and that it is within the budget."""
+    designs, target = vertical_problem()
+    task = _short(make(facts_of(designs), budget or Budget(1.0, 1e-6)))
+    may_forfeit = may_forfeit or getattr(task, "may_forfeit", ())
+    try:
+        run = run_vertical(task, designs, target)
+    except PlanViolation as error:
+        raise ContractViolation(f"{task.name!r} left its plan: {error}") from None
+    for name, scope in run.scopes.items():
+        lost = {record.query for record in scope.records if record.forfeited} - set(may_forfeit)
+        demand(not lost, f"{task.name!r}: {name} never wrote down releases of {', '.join(sorted(lost))}.")
+        recorded: Counter[Any] = Counter()
+        for record in scope.records:
+            for leaf, count in composition.leaves(record.event).items():
+                recorded[leaf] += count * record.count
+        planned = Counter(composition.leaves(task.calibrated.event))
+        if scope.unbounded is not None:
+            recorded = Counter({event: count for event, count in recorded.items() if event in planned})
+        demand(recorded == planned, f"{task.name!r}: the ledger of {name} differs from the plan.")
+    guarantee = run.result.report.guarantee
+    demand(
+        (guarantee is None) == (task.no_guarantee is not None), f"{task.name!r} reports the wrong kind of guarantee."
+    )
+    if guarantee is not None:
+        spent = run.scopes["coordinator"].ledger.spent(delta=task.budget.delta).epsilon
+        demand(spent <= task.budget.epsilon * (1.0 + 1e-9), f"{task.name!r} spent {spent:.6g}.")
+        demand(guarantee.view == task.view, f"{task.name!r} reports another view than it has.")
+
+
+# ---------------------------------------------------------------------------------------- non-interference
+def _blind(program: Any) -> None:
+    """Make every release of a program noise around zero; what is shared inside the domain stays true."""
+    holder: DataHolder = program.holder
+    honest = holder._evaluate
+
+    def evaluate(query: Any) -> Any:
+        return honest(query) if query.norm == "none" else np.zeros(query.size(holder.facts))
+
+    holder._evaluate = evaluate  # type: ignore[method-assign]
+
+
+def check_vertical_non_interference(make: Make) -> None:
+    """Replace every release by data-free noise: what leaves the domain must not depend on the data, nor any length."""
+    seen = []
+    for seed in (11, 12):
+        designs, target = vertical_problem(seed)
+        task = _short(make(facts_of(designs), Budget(1.0, 1e-6)))
+        if task.no_guarantee is not None:
+            return  # nothing is claimed
+        run = run_vertical(task, designs, target, seed=5, prepare=_blind)
+        messages = [m for batch in zip(run.conversation.requests, run.conversation.replies, strict=True) for m in batch]
+        lengths = [{name: _shape_of(one) for name, one in batch.items()} for batch in messages]
+        public = [{name: _public_part(one, task) for name, one in batch.items()} for batch in messages]
+        weights = {name: value.tobytes() for name, value in run.result.weights.items()}
+        seen.append((lengths, public, weights))
+    name = task.name
+    demand(seen[0][0] == seen[1][0], f"{name!r}: forms or lengths of messages are different on different data.")
+    demand(seen[0][1] == seen[1][1], f"{name!r}: what leaves the domain is different on different data.")
+    demand(seen[0][2] == seen[1][2], f"{name!r}: its result depends on the data beside its releases.")
+
+
+def _shape_of(message: Message) -> Any:
+    arrays = {name: (value.dtype.str, value.shape) for name, value in message.arrays.items()}
+    return message.kind, arrays, sorted(message.facts), sorted(message.summed)
+
+
+def _public_part(message: Message, task: VerticalTask) -> Any:
+    everything = task.view == "transcript"
+    arrays = {
+        name: value.tobytes() for name, value in message.arrays.items() if everything or name in task.public_arrays
+    }
+    return message.kind, arrays, dict(message.facts)
+
+
+# ----------------------------------------------------------------------------------------- one person's reach
+class _Listener:
+    """Answers every release with data-free noise and writes down what the true value would have been."""
+
+    def __init__(self, task: VerticalTask) -> None:
+        self._neighbours = task.neighbours
+        self.values: list[Any] = []
+
+    def __call__(self, program: Any) -> None:
+        holder: DataHolder = program.holder
+        honest = holder._evaluate
+
+        def evaluate(query: Any) -> Any:
+            value = honest(query)
+            if query.norm == "none":
+                return value
+            self.values.append((query.name, query.norm, value, query.sensitivity(holder.facts, self._neighbours)))
+            return np.zeros(query.size(holder.facts))
+
+        holder._evaluate = evaluate  # type: ignore[method-assign]
+
+
+def check_vertical_sensitivity(make: Make) -> float:
+    """Replace one person's record at all participants: no release of the whole run may move by more than it declares.
+
+    What is public is the same in both runs, so this checks that a person's residuals, scores and duals never reach
+    another person's. Returns the largest change in units of the declared sensitivity.
+    """
+    largest = 0.0
+    for person, corner in ((17, 1.0), (3, -1.0)):
+        heard = []
+        for moved in (False, True):
+            designs, target = vertical_problem(21)
+            rows = {name: np.concatenate([b * d.spacing for _, b in d.row_chunks()]) for name, d in designs.items()}
+            for name, (width, intercept) in _SIZES.items():
+                table = rows[name][:, :width]
+                table[person] = -corner if moved else corner
+                designs[name] = DesignMatrix.from_array(table, Layout(n=60, n_features=width).scaling(), intercept)
+            target[person] = float(moved)
+            task = _short(make(facts_of(designs), Budget(1.0, 1e-6)))
+            if task.no_guarantee is not None:
+                return 0.0
+            listener = _Listener(task)
+            run_vertical(task, designs, target, seed=5, prepare=listener)
+            heard.append(listener.values)
+        demand(len(heard[0]) == len(heard[1]), f"{task.name!r} releases more or less on neighbouring data.")
+        for (name, norm, one, declared), (_, _, two, _) in zip(*heard, strict=True):
+            change = float(np.abs(one - two).max() if norm == "linf" else np.linalg.norm(one - two))
+            demand(
+                change <= declared * (1.0 + 1e-12),
+                f"{task.name!r}: one person moved {name!r} by {change / declared:.4g} times its declared sensitivity.",
+            )
+            largest = max(largest, change / declared)
+    demand(largest > 0.05, f"{task.name!r}: the neighbours are too tame to catch a mistake.")
+    return largest
+
+
+# ------------------------------------------------------------------------------------------------ the canary
+class _Free:
+    """Charges nothing: hundreds of runs are about noise, not about books."""
+
+    neighbours = Neighbours.ZERO_OUT
+
+    def charge(self, query: str, event: Event) -> None:
+        """Accept."""
+
+
+class _Canary:
+    """Answers releases with the contribution of one imaginary person, or of nobody, and weighs what is heard."""
+
+    def __init__(self, present: bool) -> None:
+        self._present = present
+        self.heard = 0.0
+
+    def __call__(self, program: Any) -> None:
+        holder: DataHolder = program.holder
+        honest, release = holder._evaluate, holder.release
+
+        def evaluate(query: Any) -> Any:
+            if query.norm == "none":
+                return honest(query)
+            return imagined(query, holder, self._present)  # type: ignore[arg-type]
+
+        def listen(query: Any, mechanism: Any, group: str | None = None) -> Any:
+            out = release(query, mechanism, group)
+            if mechanism.kind == "gaussian":
+                unit = query.sensitivity(holder.facts, Neighbours.ZERO_OUT) * np.sqrt(np.size(out))
+                self.heard += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
+            return out
+
+        holder._evaluate = evaluate  # type: ignore[method-assign]
+        holder.release = listen  # type: ignore[method-assign]
+
+
+def check_vertical_canary(make: Make, *, n_runs: int = 200, seed: int = 0, confidence: float = 0.9999) -> None:
+    """Attack a task through its releases: one imaginary person is there or not, in many short runs (model view)."""
+    designs, target = vertical_problem(n=8)
+    task = replace(_short(make(facts_of(designs), Budget(4.0, 1e-3)), 3), neighbours=Neighbours.ZERO_OUT)
+    source, samples = RandomSource(seed), []
+    for present in (False, True):
+        rows = []
+        for _ in range(n_runs):
+            canary = _Canary(present)
+            coordinator = task.coordinator(target, _Free(), source)
+            parties = {name: task.party(name, design, _Free(), source) for name, design in designs.items()}
+            for program in (coordinator, *parties.values()):
+                canary(program)
+            weights = run_in_process(coordinator, parties).weights
+            rows.append((canary.heard, float(sum(np.sign(value).sum() for value in weights.values()))))
+        samples.append(np.array(rows))
+    event = task.calibrated.event
+    excess = max(
+        excess_delta(one, two, event, 1.0 - (1.0 - confidence) / 2)
+        for a, b in zip(samples[1].T, samples[0].T, strict=True)
+        for one, two in ((a, b), (b, a), (-a, -b), (-b, -a))
+    )
+    demand(excess <= 0.0, f"{task.name!r} leaks more than it claims: its delta is exceeded by at least {excess:.3g}.")
+
+
+# ---------------------------------------------------------------------------------------- noise-free limit
+def check_vertical_noise_free(make: Make, tolerance: float = 1e-3) -> None:
+    """With (almost) no noise a task must reach the optimum of a trusted solver on the pooled, scaled columns."""
+    designs, target = vertical_problem(3, n=200)
+    task = make(facts_of(designs), Budget(1e9, 1e-6))
+    run = run_vertical(task, designs, target)
+    X = np.column_stack([np.concatenate([block * d.spacing for _, block in d.row_chunks()]) for d in designs.values()])
+    from dperm.testing.solvers import _trusted_optimum
+
+    free, start = [], 0
+    for name, facts in task.parties.items():
+        free += [start + j for j in task.unpenalised(name)]
+        start += facts.d
+    objective = Objective(task.objective.loss, task.objective.penalty, unpenalised=tuple(free))
+    weights = np.concatenate([run.result.weights[name] for name in designs])
+    reached, best = objective.value(X, target, weights), _trusted_optimum(objective, X, target)
+    demand(
+        reached - best <= tolerance * max(1.0, abs(best)),
+        f"{task.name!r} without noise reaches {reached:.6g}; {best:.6g} is best.",
+    )
+
+
+#: a configuration of every task that converges when there is no noise, from public facts and a budget
+VERTICAL_EXAMPLES: dict[str, Make] = {
+    AdmmSharing.name: lambda parties, budget: AdmmSharing(
+        Objective(Logistic(), L2(0.05)), parties, budget, n_rounds=100, limit=3.0, step=3.0, rho=0.25
+    ),
+    BlocksOverParties.name: lambda parties, budget: BlocksOverParties(
+        Objective(Logistic(), L1(0.02)), parties, budget, n_rounds=200, limit=3.0, step=3.0
+    ),
+    TranscriptSharing.name: lambda parties, budget: TranscriptSharing(
+        Objective(Logistic(), L2(0.05)), parties, budget, n_rounds=100, limit=3.0, step=3.0, rho=0.25, score_clip=20.0
+    ),
+    DistributedFrankWolfe.name: lambda parties, budget: DistributedFrankWolfe(
+        Objective(Logistic()), parties, budget, n_steps=400, radius=8.0
+    ),
+    SketchedFrankWolfe.name: lambda parties, budget: SketchedFrankWolfe(
+        Objective(Squared(residual_clip=4.0)), parties, budget, n_steps=30, radius=2.0, n_sketch=64
+    ),
+    ExactSharing.name: lambda parties, budget: ExactSharing(
+        Objective(Logistic(), ElasticNet(0.05, 0.5)), parties, budget, n_rounds=40, rho=0.5
+    ),
+    SgdOverParties.name: lambda parties, budget: SgdOverParties(
+        Objective(Logistic(), L2(0.05)), parties, budget, n_rounds=300, batch=50, step=1.0
+    ),
+}

@@ -1,0 +1,57 @@
+"""A paid score: right up to its noise, charged in full, refused past a cap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dperm import Bounds, Budget, DPLinearSVC, DPLogisticRegression, DPRidge, Ledger
+from dperm.errors import BudgetRefused, InvalidBudget, InvalidData
+from dperm.estimators.scoring import paid_score
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0, 10, (1200, 3))
+Y = 3 * X[:, 0] - X[:, 1] + RNG.normal(size=1200)
+LABELS = np.array(["a", "b", "c"])[np.digitize(Y, [5, 15])]
+TRAIN, TEST = slice(0, 800), slice(800, None)
+
+
+@pytest.mark.parametrize("row_norm", [None, 1.2])
+@pytest.mark.parametrize("kind", [DPLogisticRegression, DPLinearSVC])
+@pytest.mark.parametrize("labels", [LABELS, LABELS == "a"])
+def test_accuracy_without_noise_is_the_plain_one(kind, labels, row_norm):
+    bounds = Bounds(features=(0, 9), row_norm=row_norm)
+    model = kind(epsilon=5.0, bounds=bounds).fit(X[TRAIN], labels[TRAIN])
+    score = paid_score(model._saved(), X[TEST], labels[TEST], epsilon=1e5)
+    assert score.value == pytest.approx(model.score(X[TEST], labels[TEST]), abs=0.003)
+    assert score.low <= score.value <= score.high
+
+
+def test_errors_without_noise_are_the_plain_ones():
+    model = DPRidge(epsilon=5.0, bounds=Bounds(features=(0, 9), target=(-15, 35))).fit(X[TRAIN], Y[TRAIN])
+    score = paid_score(model._saved(), X[TEST], Y[TEST], epsilon=1e5)
+    assert score.value == pytest.approx(np.sqrt(np.mean((model.predict(X[TEST]) - Y[TEST]) ** 2)), rel=0.01)
+
+
+def test_it_is_charged_and_its_interval_holds_its_noise():
+    model = DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN] == "a")
+    truth = model.score(X[TEST], LABELS[TEST] == "a")
+    ledger = Ledger(dataset="people")
+    scores = [paid_score(model._saved(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=ledger) for _ in range(60)]
+    assert ledger.spent().n_fits == 60
+    assert ledger.unsettled() == []
+    assert np.mean([one.low <= truth <= one.high for one in scores]) > 0.8
+    capped = Ledger(dataset="people")
+    capped.set_cap(Budget(0.1, 1e-6))
+    with pytest.raises(BudgetRefused):
+        paid_score(model._saved(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=capped)
+
+
+def test_refusals_come_before_the_charge():
+    model = DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN])._saved()
+    ledger = Ledger()
+    with pytest.raises(InvalidData, match="label that the model does not know"):
+        paid_score(model, X[:2], np.array(["a", "z"]), epsilon=1.0, ledger=ledger)
+    with pytest.raises(InvalidBudget):
+        paid_score(model, X[TEST], LABELS[TEST], epsilon=0.0, ledger=ledger)
+    assert ledger.spent().n_fits == 0
