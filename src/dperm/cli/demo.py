@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -32,10 +33,11 @@ _RANGES = {
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("dperm-demo"),
     show_default=True,
-    help="Folder for the report.",
+    help="Folder for the model and its report.",
 )
 def demo(epsilon: float, out: Path) -> None:
     """Fit a private model on a medical table and explain the result."""
+    import numpy as np
     from sklearn.datasets import load_breast_cancer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import train_test_split
@@ -43,6 +45,8 @@ def demo(epsilon: float, out: Path) -> None:
     from sklearn.preprocessing import StandardScaler
 
     from dperm import Bounds, Budget, DPLogisticRegression
+    from dperm.cli.summary import page_of
+    from dperm.privacy.report import write_whole
 
     Budget(epsilon, 1e-6)  # refuse a bad epsilon before anything else
     console = Console()
@@ -56,7 +60,10 @@ def demo(epsilon: float, out: Path) -> None:
         plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     report = model.privacy_report_
     out.mkdir(parents=True, exist_ok=True)
-    path = report.save(out / "report.json")
+    saved = replace(model._saved(), feature_names_in_=np.array(names, dtype=object))
+    saved.save(out / "model.json")
+    report.save(out / "report.json")
+    path = write_whole(out / "report.html", page_of(saved))
 
     console.print(
         f"[bold]Is a tumour benign?[/bold] {len(y)} patients to learn from, {len(names)} measurements each.\n"
@@ -78,7 +85,8 @@ def demo(epsilon: float, out: Path) -> None:
     for j in sorted(range(len(names)), key=lambda j: -abs(effects[j]))[:5]:
         found.add_row(names[j], f"{effects[j]:+.1f}")
     console.print(found)
-    console.print(f"\nReport: {path}", soft_wrap=True, highlight=False)
+    console.print(f"\nModel: {out / 'model.json'}", soft_wrap=True, highlight=False)
+    console.print(f"Report, a page for your browser: {path}", soft_wrap=True, highlight=False)
 
 
 def _range(name: str) -> tuple[float, float]:

@@ -2,43 +2,77 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Any
 
 import click
 
 import dperm
+from dperm.cli.completion import completion
 from dperm.cli.demo import demo
+from dperm.cli.fit import fit
 from dperm.cli.ledger import ledger
+from dperm.cli.plan import plan
+from dperm.cli.predict import predict
+from dperm.cli.report import report
+from dperm.cli.schema import schema
+from dperm.cli.vertical import vertical
 from dperm.errors import DpermError
 
 __all__ = ["cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _InOrder(click.Group):
+    """Lists commands in the order in which a person needs them."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(dperm.__version__, prog_name="dperm")
 def cli() -> None:
     """Train sparse and linear models with a differential-privacy guarantee that is true."""
 
 
-cli.add_command(demo)
-cli.add_command(ledger)
+for _command in (demo, schema, plan, fit, predict, report, ledger, vertical, completion):
+    cli.add_command(_command)
 
 
 def main() -> None:
     """Run the command line; one clear sentence and the right exit code for every expected error."""
     try:
-        code = cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("dperm: interrupted; budget that was reserved before stays spent.", err=True)
-        sys.exit(1)
-    except click.ClickException as error:
+        code: Any = cli.main(prog_name="dperm", standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _end("interrupted; nothing was written, and budget that was reserved before stays spent.", 1)
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
+    except click.ClickException as error:
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "dperm"
+        _end(f"{error.format_message().rstrip('.')}: see `{command} --help`.", 2)
     except DpermError as error:
-        click.echo(f"dperm: {error}", err=True)
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(1)
+    except MemoryError:
+        _end("the memory of this machine is not enough for this table: nothing was written.", 1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        click.echo(f"dperm: {error.strerror or error}{where}: nothing was written there.", err=True)
-        sys.exit(1)
+        _end(f"{error.strerror or error}{where}: nothing was written there.", 1)
+    except Exception as error:
+        if os.environ.get("DPERM_DEBUG"):
+            raise
+        _end(
+            f"unexpected {type(error).__name__}: please report it. DPERM_DEBUG=1 shows where it happened, and that may "
+            "show values of your data.",
+            1,
+        )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(sentence: str, code: int) -> None:
+    click.echo(f"dperm: {sentence}", err=True)
+    sys.exit(code)

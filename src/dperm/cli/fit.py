@@ -1,0 +1,262 @@
+"""``dperm fit``: a private model from a table in a file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dperm.cli.options import FILE, MODELS, NEIGHBOURS, estimator_of, ledger_option, open_ledger, target_option
+from dperm.cli.output import Output, with_output
+from dperm.errors import BudgetRefused, DpermError, DpermWarning, InvalidBounds, InvalidInput
+
+if TYPE_CHECKING:
+    from dperm.cli.training import Training
+
+__all__ = ["fit"]
+
+NO_SCHEMA = (
+    "nothing is declared about these columns: run `dperm schema {file} --target {target}` first, or pass --buy-bounds "
+    "to buy the ranges of numeric columns with 10% of the budget."
+)
+
+
+class _Interrupted(DpermError):
+    """Ctrl-C after the budget was reserved."""
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@target_option(help="Column to predict; the schema's by default.")
+@click.option("--epsilon", type=float, required=True, help="Privacy budget of this fit.")
+@click.option("--delta", type=float, help="min(1e-5, 1/n^2) by default.")
+@click.option("--schema", "schema_path", type=FILE, help="What is declared public; `dperm schema` drafts it.")
+@click.option("--buy-bounds", is_flag=True, help="Buy the ranges of numeric columns with 10% of the budget instead.")
+@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out (with --buy-bounds).")
+@click.option("--model", type=click.Choice(list(MODELS)), help="logistic for classes, linear for numbers by default.")
+@click.option("--strength", type=float, help="Weight of the penalty; a public default if left out.")
+@click.option("--neighbours", type=NEIGHBOURS, default="replace-one", show_default=True)
+@click.option("--dataset", help="Name of the data set in the ledger; the file's name by default.")
+@ledger_option()
+@click.option("--test-fraction", type=click.FloatRange(0, 0.9), default=0.0, help="Hold out this share of the rows.")
+@click.option("--test-epsilon", type=float, help="Pay for the score on held-out rows; else it is not private.")
+@click.option("--out", type=FILE, default=Path("model.json"), show_default=True, help="Model file to write.")
+@click.option("--force", is_flag=True, help="Write over existing files.")
+@with_output
+def fit(file: Path, output: Output, **options: Any) -> None:
+    """Fit a private model to the table FILE (CSV, Parquet or Feather).
+
+    Writes the model with its schema and report to one JSON file, and the report as a page beside it.
+    """
+    from dperm.data.files import open_table
+    from dperm.privacy.budget import Budget
+
+    Budget(options["epsilon"], 1e-6 if options["delta"] is None else options["delta"])  # before anything is read
+    out: Path = options["out"]
+    table = open_table(file)
+    _check_options(file, table, options)
+    if out.is_dir():
+        raise InvalidInput(f"{str(out)!r} is a folder: give the path of a file with --out.")
+    page = out.with_suffix(".html")
+    _check_writable([out, page], options["force"])
+    training = _read(table, options)
+    name = _model_name(options["model"], training.classification)
+    book, renamed = _ledger(table.path, options)
+    estimator = estimator_of(name)(
+        epsilon=options["epsilon"],
+        delta=options["delta"],
+        bounds=training.bounds,
+        strength=options["strength"],
+        neighbours=options["neighbours"],
+        ledger=book,
+    )
+    rows, test = _split(training, options["test_fraction"])
+    _warn(estimator, training, len(rows[1]), output)
+    _fitted(estimator, rows, book, options["address"], output)
+    saved = replace(estimator._saved(), feature_names_in_=_object_array(training.names), schema=training.schema)
+    charged = book.for_dataset(saved.privacy_report_.ledger["dataset"])
+    charged.remember(_file_fingerprint(charged, table.path))
+    score = _score(saved, test, charged, options)
+    from dperm.cli.summary import effects, page_of, summary_data, summary_rows
+
+    written = _write(saved, page_of(saved), out, page, output)
+    facts = (saved, charged.spent(), score, written, renamed or _other_name(book, charged))
+
+    def show(output: Output) -> None:
+        output.lines(summary_rows(*facts))
+        output.table(("effect of", "over its whole range"), effects(saved), right=(1,))
+
+    output.result(summary_data(*facts), show)
+
+
+def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
+    """Refuse options that contradict one another, before anything but names is read."""
+    target = options["target"]
+    if target is not None:
+        table.require([target])
+    if options["schema_path"] is None and not options["buy_bounds"]:
+        raise InvalidBounds(NO_SCHEMA.format(file=file, target=target or "COLUMN"))
+    if options["schema_path"] is not None and options["buy_bounds"]:
+        raise InvalidInput("--schema and --buy-bounds exclude each other: declared ranges need not be bought.")
+    if options["buy_bounds"] and target is None:
+        raise InvalidInput("--target is missing: name the column to predict.")
+    if options["drop"] and not options["buy_bounds"]:
+        raise InvalidInput('--drop belongs to --buy-bounds: in a schema write kind = "ignore".')
+    if options["test_epsilon"] is not None and not options["test_fraction"]:
+        raise InvalidInput("--test-epsilon pays for a score on held-out rows: give --test-fraction too, such as 0.2.")
+
+
+def _read(table: Any, options: dict[str, Any]) -> Training:
+    from dperm.cli.training import bought, by_schema
+
+    if options["schema_path"] is not None:
+        return by_schema(table, options["schema_path"], options["target"])
+    model = options["model"]
+    regression = None if model is None else model not in ("logistic", "svm")
+    return bought(table, options["target"], options["drop"], regression)
+
+
+def _model_name(given: str | None, classification: bool) -> str:
+    if given is None:
+        return "logistic" if classification else "linear"
+    if (given in ("logistic", "svm")) != classification:
+        what, fitting = ("classes", "logistic or svm") if classification else ("a number", "linear, ridge or lasso")
+        raise InvalidInput(f"--model {given} does not predict {what}, which the target holds: use {fitting}.")
+    return given
+
+
+def _check_writable(paths: list[Path], force: bool) -> None:
+    """Try to write beside the wanted files: a model that cannot be kept must not cost budget."""
+    for path in paths:
+        if path.exists() and not force:
+            raise InvalidInput(
+                f"{str(path)!r} exists, and what it holds was paid for: choose another --out, or --force."
+            )
+    folder = paths[0].parent
+    if not folder.is_dir():
+        raise InvalidInput(f"cannot write {str(paths[0])!r}: its folder does not exist; create it first.")
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dperm-") as probe:
+            probe.write(bytes(1 << 20))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except PermissionError:
+        raise InvalidInput(f"the folder {str(folder)!r} may not be written: choose another --out.") from None
+    except OSError as error:
+        raise DpermError(
+            f"{str(folder)!r} cannot hold the model ({error.strerror}): nothing was charged, choose another --out."
+        ) from None
+
+
+def _ledger(path: Path, options: dict[str, Any]) -> tuple[Any, str | None]:
+    """Open the ledger under the name by which it knows this file, and say the other name if there is one."""
+    wanted = options["dataset"] or path.name.split(".")[0]
+    book = open_ledger(options["address"], wanted, create=True)
+    known = book.known_as(_file_fingerprint(book, path))
+    if known is None or known == wanted:
+        return book, None
+    return book.for_dataset(known), wanted
+
+
+def _file_fingerprint(book: Any, path: Path) -> str:
+    """Recognises a renamed copy of a file, whatever schema it is read with."""
+    import numpy as np
+
+    return str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
+
+
+def _other_name(book: Any, charged: Any) -> str | None:
+    return book.dataset if charged.dataset != book.dataset else None
+
+
+def _split(training: Training, fraction: float) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
+    from dperm.cli.training import held_out
+
+    if not fraction:
+        return (training.X, training.y), None
+    if not training.in_memory:
+        raise InvalidInput("--test-fraction needs a table that fits into memory: keep a file of test rows instead.")
+    out = held_out(len(training.y), fraction)
+    if not out.any() or out.all():
+        raise InvalidInput(f"--test-fraction {fraction:g} of {len(out)} rows leaves none on one side: change it.")
+    return (training.X[~out], training.y[~out]), (training.X[out], training.y[out])
+
+
+def _warn(estimator: Any, training: Training, n: int, output: Output) -> None:
+    """Say before the fit what is likely to disappoint; it is known from public numbers."""
+    schema = training.schema
+    n_classes = len(schema.target.classes) if schema is not None and training.classification else None
+    for text in estimator.plan(n, len(training.names), n_classes or None).warnings:
+        output.note(f"note: {text}.")
+
+
+def _fitted(estimator: Any, rows: tuple[Any, Any], book: Any, given_ledger: str | None, output: Output) -> None:
+    from dperm.estimators.progress import watching
+
+    before = len(book.entries())
+    try:
+        with warnings.catch_warnings(record=True) as said, output.progress("fitting") as bar, watching(bar):
+            warnings.simplefilter("always", DpermWarning)
+            estimator.fit(*rows)
+    except KeyboardInterrupt:
+        raise _Interrupted(_what_is_spent(estimator, book, before)) from None
+    except BudgetRefused as error:
+        if not given_ledger:
+            raise
+        where = f"`dperm ledger show --ledger {shlex.quote(given_ledger)}"
+        raise BudgetRefused(str(error).replace("`dperm ledger show", where)) from None
+    for one in said:
+        if issubclass(one.category, DpermWarning):
+            output.note(f"note: {one.message}")
+
+
+def _what_is_spent(estimator: Any, book: Any, before: int) -> str:
+    """Say what an interrupted fit has cost: its reservation stays, whatever was made of it."""
+    purpose = f"{type(estimator).__name__} "
+    rows = [row for row in book.entries()[before:] if row["kind"] == "reserve" and row["purpose"].startswith(purpose)]
+    if not rows:
+        return "interrupted before anything was reserved: nothing was spent and nothing was written."
+    name = shlex.quote(rows[-1]["dataset"])
+    return (
+        f"interrupted: nothing was written, and the epsilon {estimator.epsilon:g} that was reserved on data set {name} "
+        f"stays spent, as `dperm ledger show {name}` tells."
+    )
+
+
+def _score(saved: Any, test: tuple[Any, Any] | None, book: Any, options: dict[str, Any]) -> Any:
+    """Return the score on held-out rows: paid for, or marked as not private."""
+    if test is None:
+        return None
+    if options["test_epsilon"] is not None:
+        from dperm.estimators.scoring import paid_score
+
+        relation = options["neighbours"]
+        return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=book, neighbours=relation)
+    from dperm.cli.summary import OwnersScore
+
+    return OwnersScore.of(saved, *test)
+
+
+def _write(saved: Any, html: str, out: Path, page: Path, output: Output) -> list[str]:
+    """Write model and page; a model that was paid for is kept somewhere, whatever happens to its folder."""
+    from dperm.privacy.report import write_whole
+
+    try:
+        return [str(saved.save(out)), str(write_whole(page, html))]
+    except OSError as error:
+        rescued = Path(tempfile.mkdtemp(prefix="dperm-")) / out.name
+        saved.save(rescued)
+        output.note(f"note: {str(out)!r} could not be written ({error.strerror}), so the model was kept elsewhere.")
+        return [str(rescued)]
+
+
+def _object_array(names: list[str]) -> Any:
+    import numpy as np
+
+    return np.array(names, dtype=object)

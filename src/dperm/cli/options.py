@@ -1,0 +1,64 @@
+"""Options that several commands share, with completion of names in the shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["FILE", "MODELS", "NEIGHBOURS", "estimator_of", "ledger_option", "open_ledger", "target_option"]
+
+#: a path that the command itself opens, so that its own sentence says what is wrong with it
+FILE = click.Path(path_type=Path, readable=False)
+
+NEIGHBOURS = click.Choice(["replace-one", "zero-out"])
+
+#: names of models on the command line, and the estimator behind each
+MODELS = {
+    "logistic": "DPLogisticRegression",
+    "svm": "DPLinearSVC",
+    "linear": "DPLinearRegression",
+    "ridge": "DPRidge",
+    "lasso": "DPLasso",
+    "elastic-net": "DPElasticNet",
+    "huber": "DPHuberRegressor",
+}
+
+
+def estimator_of(name: str) -> Any:
+    """Return the estimator class behind a name of ``--model``."""
+    import dperm
+
+    return getattr(dperm, MODELS[name])
+
+
+def _columns(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the names of a file's columns."""
+    from dperm.data.files import open_table
+
+    # while an option's value is missing, arguments are not assigned yet
+    file = context.params.get("file") or next(iter(context.args), None)
+    try:
+        return [name for name in open_table(file).names if name.startswith(incomplete)] if file else []
+    except Exception:
+        return []  # whatever is wrong is said when the command runs
+
+
+def target_option(**options: Any) -> Any:
+    """Return ``--target``, which completes to the file's columns."""
+    return click.option("--target", shell_complete=_columns, **options)
+
+
+def ledger_option() -> Any:
+    """Return ``--ledger``."""
+    return click.option(
+        "--ledger", "address", default=None, metavar="PATH|URL", help="File or postgresql:// address; yours by default."
+    )
+
+
+def open_ledger(address: str | None, dataset: str = "default", *, create: bool = False) -> Any:
+    """Open the ledger that is given, or this user's own, which is made if it is missing."""
+    from dperm import Ledger
+
+    return Ledger(address or Ledger.default_path(), dataset=dataset, create=create or address is None)

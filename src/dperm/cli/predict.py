@@ -1,0 +1,68 @@
+"""``dperm predict``: a saved model on a table in a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dperm.cli.options import FILE
+from dperm.cli.output import Output, with_output
+from dperm.errors import InvalidInput
+
+__all__ = ["predict"]
+
+
+@click.command()
+@click.argument("model", type=FILE)
+@click.argument("file", type=FILE)
+@click.option("--out", type=FILE, help="CSV file to write; standard output by default.")
+@click.option("--probabilities", is_flag=True, help="Also the probability of every class.")
+@with_output
+def predict(model: Path, file: Path, out: Path | None, probabilities: bool, output: Output) -> None:
+    """Predict the target of every row of the table FILE with MODEL.
+
+    A model with a schema takes raw columns. Predictions cost no privacy of the people it learnt from.
+    """
+    import dperm
+    from dperm.data.files import open_table
+    from dperm.privacy.report import write_whole
+
+    loaded: Any = dperm.load(model)
+    table = open_table(file)
+    if probabilities and not hasattr(loaded, "predict_proba"):
+        raise InvalidInput(f"{loaded.estimator} gives no probabilities: leave --probabilities out.")
+    X = loaded.schema.encode(table).X if loaded.schema is not None else _plain(loaded, table)
+    columns: dict[str, list[Any]] = {"prediction": loaded.predict(X).tolist()}
+    if probabilities:
+        shares = loaded.predict_proba(X)
+        columns |= {f"probability of {label}": shares[:, k].tolist() for k, label in enumerate(loaded.classes_)}
+    if output.as_json:
+        output.result({"n": len(X), **columns}, lambda _: None)
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    if out is None:
+        click.echo(text.getvalue(), nl=False)
+    else:
+        output.note(f"Written: {write_whole(out, text.getvalue())} ({len(X):,} predictions)")
+
+
+def _plain(model: Any, table: Any) -> Any:
+    """Return the columns of a model that was fitted on numbers alone."""
+    import numpy as np
+
+    from dperm.cli.training import numeric
+
+    if model.feature_names_in_ is None:
+        raise InvalidInput("this model knows no column names: predict in Python, with columns in their order.")
+    names = [str(name) for name in model.feature_names_in_]
+    parts = [np.column_stack([numeric(chunk[name], name) for name in names]) for chunk in table.chunks(names)]
+    if not parts:
+        raise InvalidInput(f"{table.path.name} has column names and no rows.")
+    return np.vstack(parts)

@@ -1,0 +1,63 @@
+"""``dperm report``: what a model says about its privacy, in the terminal or as a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dperm.cli.options import FILE
+from dperm.cli.output import Output, with_output
+from dperm.errors import InvalidInput
+
+__all__ = ["report"]
+
+
+@click.command()
+@click.argument("model", type=FILE)
+@click.option("--out", type=FILE, help="Write a page (.html) or the plain report (.json) instead.")
+@with_output
+def report(model: Path, out: Path | None, output: Output) -> None:
+    """Show the privacy report of MODEL, a saved model or a report."""
+    from dperm.privacy.report import write_whole
+
+    found, page = _read(model)
+    if out is not None:
+        if out.suffix not in (".html", ".json"):
+            raise InvalidInput("--out must end in .html (a page) or .json (the plain report).")
+        written = write_whole(out, page() if out.suffix == ".html" else found.to_json() + "\n")
+        output.result({"written": str(written)}, lambda o: o.text(f"Written: {written}"))
+        return
+
+    def show(output: Output) -> None:
+        output.text(found.summary())
+        ledger = found.ledger
+        if ledger.get("head"):
+            output.text(f"Ledger: data set {ledger['dataset']}, head {ledger['head']}")
+        output.text("Not covered: " + "; ".join(found.not_covered) + ".")
+
+    output.result(json.loads(found.to_json()), show)
+
+
+def _read(path: Path):  # type: ignore[no-untyped-def]
+    """Return the report in a file and a function that makes its page."""
+    import dperm
+    from dperm.estimators.saved import FORMAT
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text)
+    except OSError as error:
+        raise InvalidInput(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise InvalidInput(f"{str(path)!r} is neither a model nor a report: it is not JSON, or damaged.") from None
+    if isinstance(data, dict) and data.get("format") == FORMAT:
+        from dperm.cli.summary import page_of
+
+        saved = dperm.load(path)
+        return saved.privacy_report_, lambda: page_of(saved)
+    from dperm.privacy.report_page import report_page
+
+    found = dperm.PrivacyReport.from_json(text)
+    return found, lambda: report_page(found)

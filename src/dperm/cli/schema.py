@@ -1,0 +1,87 @@
+"""``dperm schema``: draft what is public about a table, and confirm it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dperm.cli.options import FILE, target_option
+from dperm.cli.output import Output, with_output
+from dperm.errors import DpermError, InvalidInput
+
+__all__ = ["schema"]
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@target_option(help="Column to predict.")
+@click.option("--out", type=FILE, default=Path("schema.toml"), show_default=True, help="File to write.")
+@click.option("--force", is_flag=True, help="Write over an existing file.")
+@click.option("--confirm", is_flag=True, help="FILE is a schema: declare its unconfirmed lines public as they stand.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_output
+def schema(file: Path, target: str | None, out: Path, force: bool, confirm: bool, yes: bool, output: Output) -> None:
+    """Draft a schema of the table FILE: its columns, their kinds, bounds and categories.
+
+    Names and types are used where they tell enough. What is read from values is listed as unconfirmed, and no fit
+    takes it before you have replaced it by what is publicly known, or confirmed it.
+    """
+    if confirm:
+        _confirm(file, yes, output)
+    elif target is None:
+        raise InvalidInput("--target is missing: name the column to predict.")
+    else:
+        _draft(file, target, out, force, output)
+
+
+def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> None:
+    from dperm.data.draft import draft_schema
+    from dperm.data.files import open_table
+    from dperm.data.schema_file import schema_to_dict, schema_to_toml
+    from dperm.privacy.report import write_whole
+
+    table = open_table(file)
+    if out.exists() and not force:
+        raise InvalidInput(f"{str(out)!r} exists: choose another --out, or --force to write over it.")
+    draft = draft_schema(table, target)
+    write_whole(out, schema_to_toml(draft.schema, file.name, str(out), draft.notes))
+
+    def show(output: Output) -> None:
+        rows = []
+        for part in (draft.schema.target, *draft.schema.columns):
+            role = "target, " if part is draft.schema.target else ""
+            read = ", ".join(part.unconfirmed) or "nothing"
+            rows.append((part.name, role + part.kind, read, draft.notes.get(part.name, "")))
+        output.table(("column", "kind", "read from values", ""), rows)
+        output.text(f"\nWritten: {out}")
+        if draft.schema.unconfirmed:
+            output.text(
+                "What was read from values is not public yet: write what is known instead and delete the lines "
+                f"`unconfirmed`, or run `dperm schema --confirm {out}`."
+            )
+
+    written = {"written": str(out), "unconfirmed": draft.schema.unconfirmed, "ignored": draft.ignored}
+    output.result({**written, "schema": schema_to_dict(draft.schema)}, show)
+
+
+def _confirm(file: Path, yes: bool, output: Output) -> None:
+    from dperm.data.schema import Schema
+    from dperm.data.schema_file import confirmed_text
+    from dperm.privacy.report import write_whole
+
+    read = Schema.read(file)
+    waiting = [part for part in (read.target, *read.columns) if part.unconfirmed]
+    if waiting and not yes:
+        click.echo("Read from the data, and about to be declared public as they stand:", err=True)
+        for part in waiting:
+            click.echo(f"  {part.name}: {', '.join(part.unconfirmed)}", err=True)
+        if not click.confirm("Could anyone know all of this without these data?", err=True):
+            raise DpermError("nothing was confirmed and nothing was written.")
+    if waiting:
+        write_whole(file, confirmed_text(file.read_text(encoding="utf-8")))
+    names = [part.name for part in waiting]
+    output.result(
+        {"written": str(file) if waiting else None, "confirmed": names},
+        lambda o: o.text(f"Confirmed: {', '.join(names)}." if names else "Nothing was unconfirmed."),
+    )

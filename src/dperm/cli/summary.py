@@ -1,0 +1,140 @@
+"""What is said after a fit, for people, for machines and on the report page."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dperm.estimators.prediction import column_limits
+from dperm.estimators.saved import SavedClassifier, SavedModel
+from dperm.estimators.scoring import PaidScore
+from dperm.privacy.ledger import Spent
+from dperm.privacy.report_page import report_page
+
+__all__ = ["OwnersScore", "effects", "page_of", "summary_data", "summary_rows"]
+
+_MOST = 8
+
+
+@dataclass(frozen=True)
+class OwnersScore:
+    """A score without noise on held-out rows: for the data's owner alone, written nowhere."""
+
+    kind: str
+    value: float
+    n: int
+
+    @classmethod
+    def of(cls, model: SavedModel, X: Any, y: Any) -> OwnersScore:
+        """Score a model."""
+        predicted = model.predict(X)  # type: ignore[attr-defined]
+        if isinstance(model, SavedClassifier):
+            return cls("accuracy", float(np.mean(predicted == y)), len(y))
+        return cls("root mean squared error", math.sqrt(float(np.mean((predicted - y) ** 2))), len(y))
+
+
+def _effects(model: SavedModel) -> list[tuple[str, float]]:
+    """Change of the score (or prediction) over each column's whole range, the largest first."""
+    low, high = column_limits(model.scaling)
+    if model.schema is not None:  # indicators go from 0 to 1
+        ends = [column.range for column in model.schema.used for _ in column.encoded_names]
+        low, high = (np.array(end) for end in zip(*ends, strict=True))
+    over = np.atleast_2d(model.coef_) * (high - low)
+    largest = np.abs(over).argmax(axis=0)
+    names = model.feature_names_in_ if model.feature_names_in_ is not None else range(model.n_features_in_)
+    found = []
+    for j, name in enumerate(names):
+        several = over.shape[0] > 1 and isinstance(model, SavedClassifier)
+        label = f" (for {model.classes_[largest[j]]})" if several else ""  # type: ignore[attr-defined]
+        found.append(
+            (f"{name}{label}" if model.feature_names_in_ is not None else f"column {name}", over[largest[j], j])
+        )
+    return sorted(found, key=lambda pair: -abs(pair[1]))
+
+
+def effects(model: SavedModel) -> list[tuple[str, str]]:
+    """Return the largest effects as texts."""
+    return [(name, f"{value:+.3g}") for name, value in _effects(model)[:_MOST] if value]
+
+
+def page_of(model: SavedModel) -> str:
+    """Return the report page of a saved model."""
+    report = model.privacy_report_
+    target = None if model.schema is None else model.schema.target.name
+    title = "Privacy report" if target is None else f"Privacy report: {target}"
+    return report_page(report, title=title, model=_what(model), weights=[one for one in _effects(model) if one[1]])
+
+
+def _what(model: SavedModel) -> str:
+    target = "" if model.schema is None else f" predicting {model.schema.target.name!r}"
+    columns = model.n_features_in_ if model.schema is None else len(model.schema.used)
+    n = model.privacy_report_.public.get("records")
+    people = "" if n is None else f" of {n:,} people"
+    return f"{model.estimator}{target} from {columns} column{'s' if columns != 1 else ''}{people}"
+
+
+def summary_rows(
+    model: SavedModel, spent: Spent, score: PaidScore | OwnersScore | None, written: list[str], other_name: str | None
+) -> list[tuple[str, str]]:
+    """Return labelled sentences for people."""
+    report = model.privacy_report_
+    guarantee = report.guarantee
+    promise = f"No guarantee: {report.reason}" if guarantee is None else guarantee.sentence()
+    rows = [("Model", _what(model)), ("Guarantee", promise), ("Budget", budget_sentence(spent, other_name))]
+    rows.append(("Score", _score_sentence(score)))
+    rows.append(("Written", ", ".join(written)))
+    return rows
+
+
+def _score_sentence(score: PaidScore | OwnersScore | None) -> str:
+    if score is None:
+        return "not measured; --test-fraction 0.2 holds rows out for it"
+    value = f"{score.value:.1%}" if score.kind == "accuracy" else f"{score.value:.4g}"
+    told = f"{score.kind} {value} on {score.n:,} held-out people"
+    if isinstance(score, PaidScore):
+        low, high = (f"{end:.1%}" if score.kind == "accuracy" else f"{end:.4g}" for end in (score.low, score.high))
+        return f"{told}, between {low} and {high} by its noise; paid for with epsilon {score.budget.epsilon:g}"
+    return f"{told}. NOT PRIVATE: for your eyes only, written nowhere; --test-epsilon pays for one to publish"
+
+
+def budget_sentence(spent: Spent, other_name: str | None = None) -> str:
+    """Say what is spent on a data set and what is left."""
+    name, times = spent.dataset, "once" if spent.n_fits == 1 else f"{spent.n_fits} times"
+    told = f"data set {name!r} was used {times}: epsilon {spent.epsilon:.4g} at delta {spent.delta:.2g} spent so far"
+    if spent.cap is None:
+        told += f", no cap (`dperm ledger cap {shlex.quote(name)} --epsilon E` sets one)"
+    else:
+        assert spent.used is not None
+        told += f", {spent.used:.0%} of its cap of epsilon {spent.cap.budget.epsilon:g}"
+        told += (
+            f", room for one more fit of about epsilon {spent.fits_epsilon:.3g}"
+            if spent.fits_epsilon
+            else ", none left"
+        )
+    if other_name is not None:
+        told += f". These data were given as {other_name!r}; the ledger knows them as {name!r}"
+    return told
+
+
+def summary_data(
+    model: SavedModel, spent: Spent, score: PaidScore | OwnersScore | None, written: list[str], other_name: str | None
+) -> dict[str, Any]:
+    """Return the same for machines."""
+    guarantee = model.privacy_report_.guarantee
+    found = None
+    if score is not None:
+        found = {**asdict(score), "private": isinstance(score, PaidScore)}
+    return {
+        "estimator": model.estimator,
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "reason": model.privacy_report_.reason,
+        "spent": spent.to_dict(),
+        "given_as": other_name,
+        "score": found,
+        "written": written,
+        "effects": dict(_effects(model)),
+    }

@@ -1,0 +1,171 @@
+"""What ``dperm fit`` reads before anything is charged: the table, encoded, and the facts that it checks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.bounds import Bounds
+from dperm.data.encoded_rows import encoded_rows
+from dperm.data.files import TableFile
+from dperm.data.raw import BOOLEAN, DATE, OTHER
+from dperm.data.schema import CLASSES, Schema
+from dperm.errors import InvalidBounds, InvalidData, InvalidInput
+
+__all__ = ["Training", "bought", "by_schema", "held_out", "numeric"]
+
+_COPIES = 4.0  # the table, its scaled design, and room to work
+
+#: part of the free memory that a table may take
+_PART_OF_MEMORY = 0.6
+
+
+@dataclass(frozen=True)
+class Training:
+    """Encoded rows, in memory or read in blocks, with all that is public about them."""
+
+    X: Any
+    y: NDArray[Any]
+    names: list[str]
+    bounds: Bounds | None
+    schema: Schema | None
+    classification: bool
+    n_columns: int
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are an array."""
+        return isinstance(self.X, np.ndarray)
+
+
+def by_schema(table: TableFile, path: Path, target: str | None) -> Training:
+    """Encode a table by a schema; refuses whatever does not fit before anything is charged."""
+    schema = Schema.read(path)
+    if target is not None and target != schema.target.name:
+        raise InvalidInput(
+            f"--target is {target!r} and {path.name} is for target {schema.target.name!r}: draft another."
+        )
+    schema.require_confirmed(str(path))
+    table.require([schema.target.name, *(column.name for column in schema.used)])
+    known = {schema.target.name, *(column.name for column in schema.columns)}
+    unknown = [name for name in table.names if name not in known]
+    if unknown:
+        raise InvalidBounds(
+            f"{table.path.name} has a column {unknown[0]!r} that {path.name} does not know: declare it there, with "
+            'kind = "ignore" if it is not to be used.'
+        )
+    if _fits_memory(table, len(schema.encoded_names)):
+        encoded = schema.encode(table, with_target=True)
+        X, y = encoded.X, encoded.y
+    else:
+        X, y = encoded_rows(schema, table)
+    assert y is not None
+    classification = schema.target.kind == CLASSES
+    _check_target(y, schema.target.name)
+    return Training(X, y, schema.encoded_names, schema.bounds(), schema, classification, len(schema.used))
+
+
+def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: bool | None) -> Training:
+    """Read numeric columns whose ranges are to be bought."""
+    table.require([target, *drop])
+    if regression is None and table.kind(target) != BOOLEAN:
+        # the values could tell, but a choice made from them would have to be paid for
+        raise InvalidInput(
+            "--model is missing: with --buy-bounds nothing else says whether to predict classes or a number."
+        )
+    classification = not regression
+    names = [name for name in table.names if name != target and name not in drop]
+    if not names:
+        raise InvalidInput("no column is left to learn from: drop fewer.")
+    for name in names:
+        if table.kind(name) in (DATE, OTHER):
+            raise InvalidData(_numbers_only(name))
+    if not _fits_memory(table, len(names)):
+        raise InvalidInput("this table does not fit into memory: draft a schema, with which it is read in blocks.")
+    parts: list[NDArray[np.float64]] = []
+    targets: list[Any] = []
+    for chunk in table.chunks([*names, target]):
+        parts.append(np.column_stack([numeric(chunk[name], name) for name in names]))
+        targets.extend(chunk[target])
+    if not parts:
+        raise InvalidData(f"{table.path.name} has column names and no rows.")
+    if any(one is None or (isinstance(one, str) and not one.strip()) for one in targets):
+        raise InvalidData(f"target {target!r} has missing values: remove those rows by a rule that is public.")
+    y = _as_numbers(targets)
+    labels = np.array([one.strip() if isinstance(one, str) else one for one in targets])
+    if not classification and y is None:
+        raise InvalidData(f"target {target!r} holds text: choose a model for classes, logistic or svm.")
+    _check_target(labels if classification else y, target)
+    return Training(np.vstack(parts), labels if classification else y, names, None, None, classification, len(names))
+
+
+def _as_numbers(values: list[Any]) -> NDArray[np.float64] | None:
+    try:
+        found = np.array(values, np.float64)
+    except (TypeError, ValueError):
+        return None
+    return found if np.isfinite(found).all() else None
+
+
+def numeric(raw: Any, name: str) -> NDArray[np.float64]:
+    """Return a column as finite numbers, or refuse it without showing a value."""
+    if not isinstance(raw, np.ndarray):
+        try:
+            raw = np.array(raw).astype(np.float64)
+        except (TypeError, ValueError):
+            raw = None
+    if raw is None:
+        raise InvalidData(_numbers_only(name))
+    if not np.isfinite(raw).all():
+        raise InvalidData(f"column {name!r} has missing or infinite values: a schema declares what stands in for them.")
+    return np.asarray(raw, np.float64)
+
+
+def _numbers_only(name: str) -> str:
+    return f"column {name!r} does not hold numbers only, and --buy-bounds takes no other: draft a schema, or --drop it."
+
+
+def _check_target(y: Any, name: str) -> None:
+    """Refuse a target that does not vary; told to the data's owner before anything is charged."""
+    if len(y) and (y == y[0]).all():
+        raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
+
+
+def held_out(n: int, fraction: float) -> NDArray[np.bool_]:
+    """Mark rows to be held out: spread evenly over the file, whatever is in them.
+
+    >>> int(held_out(10, 0.3).sum())
+    3
+    """
+    spread = (np.arange(1, n + 1) * 0.6180339887498949) % 1.0
+    chosen = np.zeros(n, bool)
+    chosen[np.argsort(spread, kind="stable")[: round(fraction * n)]] = True
+    return chosen
+
+
+def _fits_memory(table: TableFile, n_columns: int) -> bool:
+    free = _free_memory()
+    return free is None or _COPIES * 8.0 * table.about_rows() * n_columns <= _PART_OF_MEMORY * free
+
+
+def _free_memory() -> int | None:
+    """Bytes that this process may still use; None where the system does not say."""
+    try:
+        with Path("/proc/meminfo").open() as lines:
+            found = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        try:
+            found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, OSError, ValueError):
+            return None
+    for group in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            found = min(found, int(Path(group).read_text()))
+        except (OSError, ValueError):
+            continue
+    return found

@@ -1,0 +1,48 @@
+"""Vertical methods: one model over columns held by different parties.
+
+A task is the public description of a run; it makes the programs of both sides, which :func:`run_in_process` runs in one
+process and the multi-party runtime between processes.
+"""
+
+from dperm.solvers.vertical.exact import ExactSharing
+from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe
+from dperm.solvers.vertical.frank_wolfe_transcript import SketchedFrankWolfe
+from dperm.solvers.vertical.programs import CoordinatorProgram, Message, PartyProgram
+from dperm.solvers.vertical.runner import Conversation, message_bytes, run_in_process
+from dperm.solvers.vertical.sharing import AdmmSharing, BlocksOverParties
+from dperm.solvers.vertical.stochastic import SgdOverParties
+from dperm.solvers.vertical.task import VerticalResult, VerticalTask
+from dperm.solvers.vertical.transcript import TranscriptSharing
+
+__all__ = [
+    "TASKS",
+    "AdmmSharing",
+    "BlocksOverParties",
+    "Conversation",
+    "CoordinatorProgram",
+    "DistributedFrankWolfe",
+    "ExactSharing",
+    "Message",
+    "PartyProgram",
+    "SgdOverParties",
+    "SketchedFrankWolfe",
+    "TranscriptSharing",
+    "VerticalResult",
+    "VerticalTask",
+    "message_bytes",
+    "run_in_process",
+]
+
+#: tasks by name; a new one is its file and one line here, which enrols it in the contract suite
+TASKS: dict[str, type[VerticalTask]] = {
+    task.name: task
+    for task in (
+        AdmmSharing,
+        BlocksOverParties,
+        TranscriptSharing,
+        DistributedFrankWolfe,
+        SketchedFrankWolfe,
+        ExactSharing,
+        SgdOverParties,
+    )
+}

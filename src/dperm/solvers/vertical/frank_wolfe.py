@@ -1,0 +1,330 @@
+r"""Distributed private Frank-Wolfe on the l1 ball, in the model view.
+
+Minimises the mean loss over :math:`\|x\|_1 \le` radius, the columns being held by several parties. A step takes two
+exchanges. *Choose*: the coordinator sends one slope per person, every party races its own signed columns, and the
+winner of all moves, x <- (1 - gamma) x + gamma radius s. *Send*: a column that moves for the first time is shared with
+the coordinator, once; a column that is already there costs nothing (after Lou & Cheung, AAAI 2018, whose printed noise
+does not give its guarantee). Proof: ``frank_wolfe.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.design import DesignMatrix
+from dperm.data.holder import Charges, DataHolder
+from dperm.data.party import Inbox, PartyData
+from dperm.data.weights import SparseWeights
+from dperm.errors import InvalidInput, PlanViolation, Unsupported
+from dperm.kernels.exact import Grids
+from dperm.objective.separable import SeparablePenalty
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.joined_race import N_WORDS, Finalist, JoinedRace, race_of_finalists
+from dperm.privacy.mechanisms import NoisyMax
+from dperm.privacy.randomness import RandomSource
+from dperm.privacy.selection import race_scale
+from dperm.queries.sharing import RESIDUAL, SCORES, ColumnValues, LocalAtomScores, SharedSlopes
+from dperm.solvers._checks import positive, whole
+from dperm.solvers.sampling import NiceSampling
+from dperm.solvers.vertical.path import PathCoordinator
+from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.task import VerticalTask, expect_arrays
+
+__all__ = ["DistributedFrankWolfe", "FrankWolfeParty", "choice_group"]
+
+FloatArray = NDArray[np.float64]
+
+JOINT = "joint atom choice"
+CHOICE = {"choice": ("int64", (1,))}
+FINALIST = {"place": ("int64", (1,)), "score": ("float64", (1,)), "digits": ("uint64", (N_WORDS,))}
+
+
+def choice_group(party: str) -> str:
+    """Name of a party's own choices in plans, ledgers and reports."""
+    return f"atom choice of {party}"
+
+
+@dataclass(frozen=True)
+class DistributedFrankWolfe(VerticalTask):
+    """Distributed DP Frank-Wolfe.
+
+    **Guarantee.** Released to whoever sees the model or any step: one atom per step (one per party and step with
+    ``product``), each a private selection. It does not cover the participants, who see slopes, finalists and the
+    columns that became active.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps, and the largest number of weights that are not zero (times the parties, with ``product``).
+    radius : float
+        Public radius of the l1 ball. Intercepts count like any column.
+    n_sampled : int, optional
+        Each party races only so many of its columns, drawn anew in every step ((K, tau)-distributed sampling), and
+        gamma becomes 2 / (p t + 2), p the smallest probability of a column. With one atom per step this has no
+        convergence theorem, as the l1 ball is no product of sets; with ``product`` it has (Lou & Cheung 2018,
+        Theorem 1).
+    product : bool
+        Every party moves in every step, within its own ball of radius / K; its choices are released each on its own.
+    """
+
+    n_steps: int = 32
+    radius: float = 1.0
+    n_sampled: int | None = None
+    product: bool = False
+
+    name: ClassVar[str] = "distributed-frank-wolfe"
+    public_arrays: ClassVar[frozenset[str]] = frozenset({"choice"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole(self, "n_steps")
+        positive(self, "radius")
+        if self.n_sampled is not None:
+            whole(self, "n_sampled")
+            if self.n_sampled > min(facts.d for facts in self.parties.values()):
+                raise InvalidInput("n_sampled must be at most the smallest party's number of columns.")
+        if self.penalty != SeparablePenalty():
+            raise Unsupported("Frank-Wolfe over parties works on the l1 ball without a penalty.")
+        if not math.isfinite(self.limit):
+            raise InvalidInput(
+                f"the {self.objective.loss.name} loss has unbounded slopes: give it a residual_clip; value bound times "
+                "radius plus the largest target changes nothing."
+            )
+
+    @property
+    def limit(self) -> float:
+        """Bound on a person's slope."""
+        return self.objective.loss.slope_bound
+
+    @property
+    def n_rounds(self) -> int:
+        """Exchanges: two per step."""
+        return 2 * self.n_steps
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """Place of each party's first column in the order of all columns."""
+        starts = np.concatenate([[0], np.cumsum([facts.d for facts in self.parties.values()])])
+        return {name: int(start) for name, start in zip(self.parties, starts, strict=False)}
+
+    def owner(self, column: int) -> tuple[str, int]:
+        """Party that holds a column, and the column's place there."""
+        for name, facts in self.parties.items():
+            if column < self.offsets[name] + facts.d:
+                return name, column - self.offsets[name]
+        raise InvalidInput(f"there is no column {column}.")
+
+    @property
+    def d(self) -> int:
+        """Number of all columns."""
+        return sum(facts.d for facts in self.parties.values())
+
+    @property
+    def common_bound(self) -> float:
+        """Largest value bound of all parties."""
+        return max(facts.value_bound for facts in self.parties.values())
+
+    @property
+    def smallest_probability(self) -> float:
+        """Smallest probability of a column to be raced."""
+        if self.n_sampled is None:
+            return 1.0
+        return min(self.n_sampled / facts.d for facts in self.parties.values())
+
+    def groups(self) -> tuple[str, ...]:
+        """Names of the releases of one step."""
+        return tuple(map(choice_group, self.parties)) if self.product else (JOINT,)
+
+    def plan(self) -> Plan:
+        return Plan(tuple(PlannedRelease(group, "selection", self.n_steps) for group in self.groups()))
+
+    def public_facts(self) -> dict[str, Any]:
+        own = {"n_steps": self.n_steps, "radius": self.radius, "n_sampled": self.n_sampled, "product": self.product}
+        return super().public_facts() | own
+
+    def coordinator(self, target: FloatArray, charges: Charges, source: RandomSource) -> FrankWolfeCoordinator:
+        return FrankWolfeCoordinator(self, self.check_target(target), charges, source)
+
+    def party(self, name: str, design: DesignMatrix, charges: Charges, source: RandomSource) -> FrankWolfeParty:
+        self.check_party(name, design)
+        return FrankWolfeParty(self, name, design, charges, source)
+
+
+class FrankWolfeParty:
+    """A party's program."""
+
+    def __init__(
+        self, task: DistributedFrankWolfe, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
+    ) -> None:
+        self.task, self.name = task, name
+        self.calibrated: CalibratedPlan = task.calibrated
+        self._inbox, self._charges, self._source = Inbox(), charges, source
+        domain = task.domain if task.view == "model" else None  # without one nothing can be shared
+        self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, domain)
+        self._facts = task.parties[name]
+        self._round = 0
+        self._run: int | None = None
+
+    @property
+    def holder(self) -> DataHolder:
+        """The door to the party's data."""
+        return self._holder
+
+    def answer(self, request: Message) -> Message:
+        """Race the own columns, or share one."""
+        if self._round >= self.task.n_rounds:
+            raise PlanViolation("a request came after the last round.")
+        reply = self._choose(request) if self._round % 2 == 0 else self._send(request)
+        self._round += 1
+        return reply
+
+    def _choose(self, request: Message) -> Message:
+        task = self.task
+        expect_arrays(request, "choose", residual=("float64", (task.n,)))
+        self._inbox.put(RESIDUAL, request.arrays["residual"])
+        columns = self._columns()
+        query = LocalAtomScores(task.limit, columns, task.common_bound)
+        stream = f"frank-wolfe {self._run_number()} round {self._round // 2}"
+        if task.product:
+            return self._own_choice(query, columns, stream)
+        mechanism = JoinedRace(self.calibrated.noise_multiplier(JOINT), stream=stream, **self._places(columns))
+        finalist: Finalist = self._holder.release(query, mechanism, JOINT)
+        place = self._signed(finalist.place, columns)
+        arrays = {"place": np.array([place]), "score": np.array([finalist.score]), "digits": finalist.digits}
+        return Message("finalist", arrays)
+
+    def _own_choice(self, query: LocalAtomScores, columns: tuple[int, ...] | None, stream: str) -> Message:
+        place = 0
+        for name in self.task.parties:
+            group = choice_group(name)
+            mechanism = NoisyMax(self.calibrated.noise_multiplier(group), stream=f"{stream} {name}")
+            if name == self.name:
+                place = self._signed(int(self._holder.release(query, mechanism, group)), columns)
+            else:
+                self._charges.charge(group, mechanism.event(query.replacement_ratio))
+        return Message("choice", {"choice": np.array([place])})
+
+    def _run_number(self) -> int:
+        """Label of this run's draws: with one seed the same at every party, and new in every run."""
+        if self._run is None:
+            self._run = self._source.word() >> 1
+        return self._run
+
+    def _columns(self) -> tuple[int, ...] | None:
+        n_sampled = self.task.n_sampled
+        if n_sampled is None:
+            return None
+        stream = self._source.stream(f"columns of {self.name} in {self._run_number()} round {self._round // 2}")
+        return NiceSampling(self._facts.d, n_sampled).draw(stream)
+
+    def _signed(self, place: int, columns: tuple[int, ...] | None) -> int:
+        """Column and sign as one number: the column for +, the column plus d for -, of this party."""
+        if columns is None:
+            return place
+        return columns[place % len(columns)] + (self._facts.d if place >= len(columns) else 0)
+
+    def _places(self, columns: tuple[int, ...] | None) -> dict[str, Any]:
+        """Where the raced candidates stand among those of all parties."""
+        own = np.arange(self._facts.d) if columns is None else np.array(columns)
+        own = own + self.task.offsets[self.name]
+        return {"places": tuple(np.concatenate([own, own + self.task.d]).tolist()), "n_places": 2 * self.task.d}
+
+    def _send(self, request: Message) -> Message:
+        expect_arrays(request, "send")
+        column = int(request.facts["column"] or 0)
+        if column < 0:
+            return Message("column")
+        if column >= self._facts.d:
+            raise InvalidInput("a column was asked for that this party does not have.")
+        domain = self.task.domain
+        values = self._holder.share(ColumnValues(column), domain).reveal_inside(domain)
+        return Message("column", {"column": values})
+
+    def state(self) -> Message:
+        """Return round and run."""
+        return Message("state", {}, {"round": self._round, "run": self._run})
+
+    def restore(self, state: Message) -> None:
+        """Go on from a state."""
+        expect_arrays(state, "state")
+        run = state.facts["run"]
+        self._round, self._run = int(state.facts["round"] or 0), None if run is None else int(run)
+
+
+class FrankWolfeCoordinator(PathCoordinator):
+    """The coordinator's program; it holds the label and the columns that became active."""
+
+    def __init__(self, task: DistributedFrankWolfe, target: FloatArray, charges: Charges, source: RandomSource) -> None:
+        super().__init__(task, target, charges, source)
+        self._asked: FloatArray | None = None
+
+    def scores(self) -> FloatArray:
+        """Predictions of all people, exact, from the columns that are active."""
+        task = self.task
+        bits = Grids(task.n, task.d).weight_bits
+        sparse = SparseWeights(task.d, self.path.weights(), self.path.radius)
+        spacing = sparse.spacing(bits)
+        out = np.zeros(task.n)
+        for column in sorted(sparse.entries):  # whole numbers times powers of two: no rounding
+            out += sparse.steps(column, spacing) * self._vectors[column]
+        return out * spacing
+
+    def requests(self) -> Mapping[str, Message]:
+        """Ask for finalists, or for the column that is missing."""
+        if self.round % 2 == 1:
+            return {name: Message("send", {}, {"column": column}) for name, column in self._wanted().items()}
+        if self._asked is None:
+            self._inbox.put(SCORES, self.scores())
+            query = SharedSlopes(self.task.objective.loss)
+            slopes = self._holder.share(query, self.task.domain).reveal_inside(self.task.domain)
+            self._asked = np.clip(slopes, -self.task.limit, self.task.limit)
+        message = Message("choose", {"residual": self._asked.copy()}, {"round": self.round})
+        return dict.fromkeys(self.task.parties, message)
+
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+        """Take the step, or the column."""
+        if set(replies) != set(self.task.parties) or totals:
+            raise InvalidInput("the replies are not those of this round.")
+        if self.round % 2 == 1:
+            self._take_vectors(replies, "column", self.task.n)
+        else:
+            if self._asked is None:
+                raise InvalidInput("replies came before their request.")
+            self._move(self._own_choices(replies) if self.task.product else self._winner(replies))
+            for group in self.task.groups():
+                mechanism = NoisyMax(self.calibrated.noise_multiplier(group))
+                self._charges.charge(group, mechanism.event(LocalAtomScores.replacement_ratio))
+            self._asked = None
+        self.round += 1
+
+    def _winner(self, replies: Mapping[str, Message]) -> dict[str, int]:
+        for reply in replies.values():
+            expect_arrays(reply, "finalist", **FINALIST)
+        finalists = [
+            Finalist(int(reply.arrays["place"][0]), float(reply.arrays["score"][0]), reply.arrays["digits"])
+            for reply in replies.values()
+        ]
+        task = self.task
+        facts = next(iter(task.parties.values()))
+        query = LocalAtomScores(task.limit, None, task.common_bound)
+        scale = race_scale(query.sensitivity(facts, task.neighbours), self.calibrated.noise_multiplier(JOINT))
+        best = race_of_finalists(finalists, scale, self._source)
+        return {list(replies)[best]: finalists[best].place}
+
+    @staticmethod
+    def _own_choices(replies: Mapping[str, Message]) -> dict[str, int]:
+        for reply in replies.values():
+            expect_arrays(reply, "choice", **CHOICE)
+        return {name: int(reply.arrays["choice"][0]) for name, reply in replies.items()}
+
+    def restore(self, state: Message) -> None:
+        """Go on from a state."""
+        super().restore(state)
+        self._asked = None

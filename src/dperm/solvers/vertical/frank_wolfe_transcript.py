@@ -1,0 +1,211 @@
+"""Distributed private Frank-Wolfe with every message public (transcript view), for the squared loss.
+
+Once, the label holder releases a noisy sketch of the target. In every step each party releases its choice among its own
+signed columns and a noisy score of it; the best party's column moves, and the first time it does so its noisy sketch is
+released: cached, and used again at no cost. Residuals are spread back from the sketches by everyone. Proof:
+``frank_wolfe.proof.md``; sketches after Lou & Cheung (AAAI 2018), with noise that one person's change needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.design import DesignMatrix
+from dperm.data.holder import Charges
+from dperm.errors import InvalidInput, Unsupported
+from dperm.kernels.sketch import spread_back
+from dperm.objective import Squared
+from dperm.privacy.calibration import Plan, PlannedRelease
+from dperm.privacy.mechanisms import GaussianNoise, Mechanism, NoisyMax
+from dperm.privacy.randomness import RandomSource
+from dperm.queries.sharing import RESIDUAL, LocalAtomScores, WeightedRows
+from dperm.queries.transcript import SketchedColumn, SketchedTarget
+from dperm.solvers._checks import share, whole
+from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe, FrankWolfeParty, choice_group
+from dperm.solvers.vertical.path import PathCoordinator
+from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.task import expect_arrays
+
+__all__ = ["SketchedFrankWolfe"]
+
+FloatArray = NDArray[np.float64]
+
+
+def _score_group(party: str) -> str:
+    return f"atom score of {party}"
+
+
+@dataclass(frozen=True)
+class SketchedFrankWolfe(DistributedFrankWolfe):
+    """Distributed DP Frank-Wolfe in the transcript view.
+
+    **Guarantee.** Released to everyone who sees any message: one sketch of the target, at most min(n_steps, d) sketches
+    of columns, and per step and party one choice and one noisy score. It covers the participants too.
+
+    Parameters
+    ----------
+    n_sketch : int
+        Rows of the sketch.
+    sketch_seed : str
+        Public seed of its signs.
+    sketch_share, choice_share : float
+        Parts of the budget for all sketches and for the choices; the rest is for the noisy scores.
+    """
+
+    view: str = "transcript"
+    n_sketch: int = 256
+    sketch_seed: str = "dperm sketch"
+    sketch_share: float = 0.5
+    choice_share: float = 0.25
+
+    name: ClassVar[str] = "sketched-frank-wolfe"
+    #: columns that were never chosen have no sketch
+    may_forfeit: ClassVar[tuple[str, ...]] = (SketchedColumn.name,)
+    views: ClassVar[tuple[str, ...]] = ("transcript",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole(self, "n_sketch")
+        share(self, "sketch_share", "choice_share")
+        if self.sketch_share + self.choice_share >= 1.0:
+            raise InvalidInput("sketch_share and choice_share must leave something for the scores.")
+        if not isinstance(self.objective.loss, Squared):
+            raise Unsupported("residuals from sketches are linear: the transcript view takes the squared loss.")
+        if self.product:
+            raise Unsupported("the transcript view keeps one atom per step.")
+
+    @property
+    def n_released(self) -> int:
+        """Largest number of columns that may become active before the last step."""
+        return max(1, min(self.n_steps - 1, self.d))
+
+    def plan(self) -> Plan:
+        n, each = self.n_steps, 1.0 / len(self.parties)
+        rest = 1.0 - self.sketch_share - self.choice_share
+        # the target's sketch counts as one more column
+        unit = self.sketch_share / (self.n_released + 1)
+        releases = [
+            PlannedRelease(SketchedTarget.name, "gaussian", 1, unit),
+            PlannedRelease(SketchedColumn.name, "gaussian", self.n_released, unit * self.n_released),
+        ]
+        for name in self.parties:
+            releases.append(PlannedRelease(choice_group(name), "selection", n, self.choice_share * each))
+            releases.append(PlannedRelease(_score_group(name), "gaussian", n, rest * each))
+        return Plan(tuple(releases))
+
+    def mechanism(self, group: str) -> Mechanism:
+        """The noise of a group of releases."""
+        kind = NoisyMax if self.calibrated.release(group).kind == "selection" else GaussianNoise
+        return kind(self.calibrated.noise_multiplier(group))
+
+    def charge(self, group: str, charges: Charges) -> None:
+        """Write down another participant's release, which tells about the same people."""
+        charges.charge(group, self.mechanism(group).event(2.0))
+
+    def residual(
+        self, weights: Mapping[int, float], columns: Mapping[int, FloatArray], target: FloatArray
+    ) -> FloatArray:
+        """Residuals of all people as the sketches tell them, clipped: public."""
+        total = -target
+        for column, weight in weights.items():
+            total = total + weight * columns[column]
+        raw = spread_back(self.sketch_seed, self.n, total) - 0.5 * (self.target_low + self.target_high)
+        return np.clip(raw, -self.limit, self.limit)
+
+    def coordinator(self, target: FloatArray, charges: Charges, source: RandomSource) -> SketchedCoordinator:  # type: ignore[override]
+        return SketchedCoordinator(self, self.check_target(target), charges, source)
+
+    def party(self, name: str, design: DesignMatrix, charges: Charges, source: RandomSource) -> SketchedParty:
+        self.check_party(name, design)
+        return SketchedParty(self, name, design, charges, source)
+
+
+class SketchedParty(FrankWolfeParty):
+    """A party's program."""
+
+    task: SketchedFrankWolfe
+
+    def _choose(self, request: Message) -> Message:
+        task = self.task
+        expect_arrays(request, "choose", residual=("float64", (task.n,)))
+        if self._round == 0:  # the label holder's sketch, without which there are no residuals
+            task.charge(SketchedTarget.name, self._charges)
+        self._inbox.put(RESIDUAL, request.arrays["residual"])
+        place, score = 0, np.zeros(1)
+        for name in task.parties:
+            choice, value = choice_group(name), _score_group(name)
+            if name == self.name:
+                columns = self._columns() or tuple(range(self._facts.d))
+                won = self._holder.release(LocalAtomScores(task.limit, columns), task.mechanism(choice), choice)
+                place = self._signed(int(won), columns)
+                query = WeightedRows(task.limit, (place % self._facts.d,))
+                gradient = self._holder.release(query, task.mechanism(value), value)
+                score = np.asarray(-gradient if place < self._facts.d else gradient)
+            else:
+                task.charge(choice, self._charges)
+                task.charge(value, self._charges)
+        return Message("scored", {"place": np.array([place]), "score": score})
+
+    def _send(self, request: Message) -> Message:
+        expect_arrays(request, "send")
+        task, column = self.task, int(request.facts["column"] or 0)
+        group = SketchedColumn.name
+        if column < 0:
+            if request.facts["elsewhere"]:
+                task.charge(group, self._charges)
+            return Message("sketch")
+        query = SketchedColumn(column, task.n_sketch, task.sketch_seed)
+        return Message("sketch", {"sketch": self._holder.release(query, task.mechanism(group))})
+
+
+class SketchedCoordinator(PathCoordinator):
+    """The coordinator's program; it holds the label, and all else that it knows is public."""
+
+    task: SketchedFrankWolfe
+
+    def __init__(self, task: SketchedFrankWolfe, target: FloatArray, charges: Charges, source: RandomSource) -> None:
+        super().__init__(task, target, charges, source)
+        self._target: FloatArray | None = None
+
+    def requests(self) -> Mapping[str, Message]:
+        """Ask for choices, or for the sketch that is missing."""
+        task = self.task
+        if self.round % 2 == 1:
+            elsewhere = bool(self._missing)
+            return {m: Message("send", {}, {"column": c, "elsewhere": elsewhere}) for m, c in self._wanted().items()}
+        if self._target is None:
+            query = SketchedTarget(task.n_sketch, task.sketch_seed)
+            self._target = self._holder.release(query, task.mechanism(SketchedTarget.name))
+        residual = task.residual(self.path.weights(), self._vectors, self._target)
+        return dict.fromkeys(task.parties, Message("choose", {"residual": residual}, {"round": self.round}))
+
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+        """Take the step, or the sketch."""
+        task = self.task
+        if set(replies) != set(task.parties) or totals:
+            raise InvalidInput("the replies are not those of this round.")
+        if self.round % 2 == 1:
+            self._take_vectors(replies, "sketch", task.n_sketch)
+            for _ in self._missing:
+                task.charge(SketchedColumn.name, self._charges)
+        else:
+            for name, reply in replies.items():
+                expect_arrays(reply, "scored", place=("int64", (1,)), score=("float64", (1,)))
+                task.charge(choice_group(name), self._charges)
+                task.charge(_score_group(name), self._charges)
+            best = max(replies, key=lambda name: float(replies[name].arrays["score"][0]))
+            self._move({best: int(replies[best].arrays["place"][0])})
+        self.round += 1
+
+    def _more_state(self) -> dict[str, Any]:
+        return {"target": np.zeros(0) if self._target is None else self._target.copy()}
+
+    def restore(self, state: Message) -> None:
+        """Go on from a state; a release that was made is never made again."""
+        super().restore(state)
+        self._target = state.arrays["target"].copy() if state.arrays["target"].size else None

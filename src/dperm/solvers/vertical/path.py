@@ -1,0 +1,133 @@
+"""The path of Frank-Wolfe and what its coordinators have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.holder import Charges, DataHolder
+from dperm.data.party import Inbox, LabelData
+from dperm.errors import InvalidInput, PlanViolation
+from dperm.privacy.calibration import CalibratedPlan
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+
+__all__ = ["Path", "PathCoordinator"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass
+class Path:
+    """Where the choices so far have led; public.
+
+    Without sampling gamma = 2 / (t + 2) and after T steps x = 2 radius / (T (T + 1)) sum_t (t + 1) s_t: the sum is kept
+    in whole numbers. With sampling the weights themselves are kept.
+    """
+
+    radius: float
+    probability: float = 1.0
+    step: int = 0
+    kept: dict[int, float] = field(default_factory=dict)
+
+    def move(self, atoms: Mapping[int, int]) -> None:
+        """Take one step toward signed columns (column: +1 or -1), one for each block that moves."""
+        if self.probability == 1.0:
+            for column, sign in atoms.items():
+                self.kept[column] = self.kept.get(column, 0.0) + sign * (self.step + 1)
+        else:
+            gamma = 2.0 / (self.probability * self.step + 2.0)
+            self.kept = {column: (1.0 - gamma) * value for column, value in self.kept.items()}
+            for column, sign in atoms.items():
+                self.kept[column] = self.kept.get(column, 0.0) + gamma * self.radius * sign
+        self.step += 1
+
+    def weights(self) -> dict[int, float]:
+        """Weights that are not zero."""
+        if self.probability < 1.0:
+            return {column: value for column, value in self.kept.items() if value}
+        total = self.step * (self.step + 1) // 2
+        return {column: self.radius * (count / total) for column, count in self.kept.items() if count}
+
+
+class PathCoordinator:
+    """What coordinators of Frank-Wolfe have in common: the path, a vector for every active column, state and result."""
+
+    def __init__(self, task: Any, target: FloatArray, charges: Charges, source: RandomSource) -> None:
+        self.task = task
+        self.calibrated: CalibratedPlan = task.calibrated
+        self.n_rounds, self.round = task.n_rounds, 0
+        self._charges, self._source, self._inbox = charges, source, Inbox()
+        data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
+        domain = task.domain if task.view == "model" else None
+        self._holder = DataHolder(data, charges, source, task.neighbours, domain)
+        radius = task.radius / len(task.parties) if task.product else task.radius
+        self.path = Path(radius, task.smallest_probability)
+        self._vectors: dict[int, FloatArray] = {}
+        self._missing: list[int] = []  # active columns whose vector has not come yet
+
+    @property
+    def holder(self) -> DataHolder:
+        """The door to the labels."""
+        return self._holder
+
+    def _move(self, places: Mapping[str, int]) -> None:
+        """Take a step toward the parties' signed columns, and note which vectors are missing for the next one."""
+        atoms = {}
+        for name, place in places.items():
+            d = self.task.parties[name].d
+            if not 0 <= place < 2 * d:
+                raise InvalidInput(f"party {name!r} chose a column that it does not have.")
+            atoms[self.task.offsets[name] + place % d] = 1 if place < d else -1
+        self.path.move(atoms)
+        over = self.path.step == self.task.n_steps  # nothing is needed after the last step
+        self._missing = [] if over else [column for column in atoms if column not in self._vectors]
+
+    def _wanted(self) -> dict[str, int]:
+        """For each party which of its columns is missing, or -1."""
+        return dict.fromkeys(self.task.parties, -1) | dict(map(self.task.owner, self._missing))
+
+    def _take_vectors(self, replies: Mapping[str, Message], kind: str, length: int) -> None:
+        for name, own in self._wanted().items():
+            expect_arrays(replies[name], kind, **({kind: ("float64", (length,))} if own >= 0 else {}))
+            if own >= 0:
+                self._vectors[self.task.offsets[name] + own] = np.array(replies[name].arrays[kind])
+
+    def _more_state(self) -> dict[str, Any]:
+        return {}
+
+    def state(self) -> Message:
+        """Return everything but the labels."""
+        arrays: dict[str, Any] = {
+            "kept columns": np.array(list(self.path.kept), np.int64),
+            "kept": np.array(list(self.path.kept.values()), np.float64),
+            "missing": np.array(self._missing, np.int64),
+        }
+        arrays |= {f"vector {j}": values.copy() for j, values in self._vectors.items()}
+        return Message("state", arrays | self._more_state(), {"round": self.round, "step": self.path.step})
+
+    def restore(self, state: Message) -> None:
+        """Go on from a state."""
+        if state.kind != "state" or not {"kept columns", "kept", "missing", *self._more_state()} <= set(state.arrays):
+            raise InvalidInput("this state belongs to another task.")
+        self.round, self.path.step = int(state.facts["round"] or 0), int(state.facts["step"] or 0)
+        pairs = zip(state.arrays["kept columns"].tolist(), state.arrays["kept"].tolist(), strict=True)
+        self.path.kept = dict(pairs)
+        self._missing = state.arrays["missing"].tolist()
+        vectors = (name for name in state.arrays if name.startswith("vector "))
+        self._vectors = {int(name.split()[1]): state.arrays[name].copy() for name in vectors}
+
+    def result(self) -> VerticalResult:
+        """Return the released weights and the report."""
+        if self.round < self.n_rounds:
+            raise PlanViolation("the run is not over.")
+        weights = {name: np.zeros(facts.d) for name, facts in self.task.parties.items()}
+        for column, value in self.path.weights().items():
+            name, own = self.task.owner(column)
+            weights[name][own] = value
+        return VerticalResult(weights, self.round, self.task.report(secure=self._source.secure))

@@ -1,0 +1,105 @@
+"""Numbers to plan a distributed Frank-Wolfe run with, before any data are touched.
+
+The functions named after the paper (Lou & Cheung, AAAI 2018) give what it prints, for comparison: its constants are
+up to universal factors and its noise carries no guarantee. The others count what dperm's tasks do.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dperm.errors import InvalidInput
+
+__all__ = [
+    "dense_uplink_bytes",
+    "one_shot_uplink_bytes",
+    "printed_bytes",
+    "printed_feature_deviation",
+    "printed_gradient_constant",
+    "printed_oracle_constant",
+    "printed_steps",
+    "sketch_rows",
+    "uplink_bytes",
+]
+
+_NUMBER = 8
+
+
+def _check(**values: float) -> None:
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0.0):
+            raise InvalidInput(f"{name} must be positive, not {value!r}.")
+
+
+def printed_gradient_constant(
+    *,
+    n_parties: int,
+    nonzeros: float,
+    distortion: float,
+    singular_value: float,
+    probability: float,
+    epsilon: float,
+    delta: float,
+) -> float:
+    """C_g of Table 2: ((K iota nnz + K^1.5 sqrt(nnz) sigma(J)^2) / p_min) sqrt(log(1/delta) + epsilon)."""
+    _check(n_parties=n_parties, nonzeros=nonzeros, distortion=distortion, probability=probability, epsilon=epsilon)
+    inner = n_parties * distortion * nonzeros + n_parties**1.5 * math.sqrt(nonzeros) * singular_value**2
+    return float(inner / probability * math.sqrt(math.log(1.0 / delta) + epsilon))
+
+
+def printed_oracle_constant(*, gradient_bound: float, radius: float, delta: float) -> float:
+    """C_l of Table 2: 2 G eta sqrt(32 log(2 / delta))."""
+    _check(gradient_bound=gradient_bound, radius=radius, delta=delta)
+    return 2.0 * gradient_bound * radius * math.sqrt(32.0 * math.log(2.0 / delta))
+
+
+def printed_steps(*, curvature: float, n: int, epsilon: float, gradient_constant: float, oracle_constant: float) -> int:
+    """Number of steps of Theorem 3: (C_f n epsilon / (C_g + C_l))^(2/3), at least one.
+
+    >>> printed_steps(curvature=1.0, n=1_000_000, epsilon=1.0, gradient_constant=500.0, oracle_constant=500.0)
+    100
+    """
+    _check(curvature=curvature, n=n, epsilon=epsilon)
+    best = (curvature * n * epsilon / (gradient_constant + oracle_constant)) ** (2.0 / 3.0)
+    return max(1, round(float(best)))
+
+
+def sketch_rows(n_steps: int, delta: float, distortion: float, factor: float = 4.0) -> int:
+    """Rows of a sketch that keeps inner products up to ``distortion`` iota: factor log(n_steps / delta) / iota^2.
+
+    >>> sketch_rows(50, 0.01, 0.5)
+    137
+    """
+    _check(n_steps=n_steps, delta=delta, distortion=distortion, factor=factor)
+    return math.ceil(factor * math.log(n_steps / delta) / distortion**2)
+
+
+def printed_bytes(*, n: int, epsilon: float, n_parties: int, distortion: float) -> float:
+    """Uplink of Corollary 1 up to its constant: K (n epsilon)^(2/3) log((n epsilon)^(1/3)) / iota^2 numbers."""
+    _check(n=n, epsilon=epsilon, n_parties=n_parties, distortion=distortion)
+    size = max(n * epsilon, math.e**3)
+    return float(_NUMBER * n_parties * size ** (2.0 / 3.0) * math.log(size ** (1.0 / 3.0)) / distortion**2)
+
+
+def printed_feature_deviation(
+    *, n: int, n_parties: int, n_steps: int, singular_value: float, epsilon: float, delta: float
+) -> float:
+    """Deviation of the noise on a sketched feature as printed, with its spurious 1/n."""
+    _check(n=n, n_parties=n_parties, n_steps=n_steps, singular_value=singular_value, epsilon=epsilon)
+    root = math.sqrt(n_parties * n_steps) * math.sqrt(2.0 * (math.log(1.0 / delta) + epsilon / 2.0))
+    return singular_value * root / (n * epsilon / 2.0)
+
+
+def uplink_bytes(*, n_steps: int, n_parties: int, n_active: int, length: int, per_choice: int = 3) -> int:
+    """Uplink of a run that shares at need: choices of ``per_choice`` numbers, ``n_active`` vectors of ``length``."""
+    return _NUMBER * (n_steps * n_parties * per_choice + n_active * length)
+
+
+def dense_uplink_bytes(*, n_rounds: int, n_parties: int, n: int) -> int:
+    """Uplink of a method in which every party sends one number per person in every round."""
+    return _NUMBER * n_rounds * n_parties * n
+
+
+def one_shot_uplink_bytes(*, n: int, n_rows: int) -> int:
+    """Uplink of one random projection of all features, ``n_rows`` numbers per person (Heinze-Deml et al. 2017)."""
+    return _NUMBER * n * n_rows

@@ -1,0 +1,70 @@
+"""Stochastic gradient descent over parties, without protection: the baseline of the ADMM sharing paper.
+
+In a round everyone takes the same public batch of people; the coordinator sends their slopes and every party moves its
+own weights along its own part of the batch's gradient (after FDML: Hu, Niu, Yang & Zhou, KDD 2019, in step).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import InvalidInput
+from dperm.queries.sharing import PlainGradient
+from dperm.solvers._checks import positive, whole
+from dperm.solvers.vertical.exact import ExactSharing
+
+__all__ = ["SgdOverParties"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SgdOverParties(ExactSharing):
+    """Stochastic gradient descent over parties; no guarantee.
+
+    Parameters
+    ----------
+    batch : int
+        People per round; batches are every so many people in turn, the first of each at the round's place.
+    step : float
+        Step of round t is step / sqrt(1 + t / rounds in a pass over everyone).
+    """
+
+    batch: int = 256
+    step: float = 0.5
+
+    name: ClassVar[str] = "sgd-over-parties"
+    has_lyapunov: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole(self, "batch")
+        positive(self, "step")
+        if self.calibration != "none":
+            raise InvalidInput("stochastic gradient descent over parties is a baseline without noise.")
+
+    @property
+    def _n_batches(self) -> int:
+        return max(1, math.ceil(self.n / self.batch))
+
+    def dual_penalty(self) -> float | None:
+        return None
+
+    def residual(self, slopes: FloatArray, dual: FloatArray, round_: int) -> FloatArray:
+        out = np.zeros(self.n)
+        rows = slice(round_ % self._n_batches, None, self._n_batches)
+        out[rows] = slopes[rows] / len(out[rows])
+        return out
+
+    def block(self, party: str, weights: FloatArray, inside: Any, round_: int) -> FloatArray:
+        length = self.step / math.sqrt(1.0 + round_ / self._n_batches)
+        moved = weights - length * inside(PlainGradient())
+        shrunk = self.penalty.prox(moved, length) / (1.0 + length * self.penalty.l2)
+        free = list(self.unpenalised(party))
+        shrunk[free] = moved[free]
+        return shrunk

@@ -1,0 +1,167 @@
+"""What the programs have in common in which parties move weights and answer with scores: state, rounds, results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.design import DesignMatrix
+from dperm.data.holder import Charges, DataHolder, TrustedDomain
+from dperm.data.party import Inbox, LabelData, PartyData
+from dperm.errors import InvalidInput, PlanViolation
+from dperm.privacy.calibration import CalibratedPlan
+from dperm.privacy.randomness import RandomSource
+from dperm.queries.sharing import RESIDUAL
+from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+
+__all__ = ["WEIGHTS", "WeightsCoordinator", "WeightsParty"]
+
+FloatArray = NDArray[np.float64]
+
+WEIGHTS = "weights"
+
+
+class WeightsParty:
+    """A party that is sent residuals and moves its own weights.
+
+    ``task`` has ``n``, ``n_rounds``, ``parties``, ``neighbours`` and ``calibrated``; without a ``domain`` nothing can
+    be shared, only released.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        name: str,
+        design: DesignMatrix,
+        charges: Charges,
+        source: RandomSource,
+        domain: TrustedDomain | None,
+    ) -> None:
+        self.task, self.name = task, name
+        self.calibrated: CalibratedPlan = task.calibrated
+        self._inbox, self._charges, self._source = Inbox(), charges, source
+        self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, domain)
+        self._round = 0
+        self._weights = np.zeros(task.parties[name].d)
+
+    @property
+    def holder(self) -> DataHolder:
+        """The door to the party's data."""
+        return self._holder
+
+    def _receive(self, request: Message) -> None:
+        expect_arrays(request, "residual", residual=("float64", (self.task.n,)))
+        if self._round >= self.task.n_rounds:
+            raise PlanViolation("a request came after the last round.")
+        self._inbox.put(RESIDUAL, request.arrays["residual"])
+
+    def _inside(self, query: Any) -> FloatArray:
+        """Answer of a query that stays inside the trusted domain."""
+        return self._holder.share(query, self.task.domain).reveal_inside(self.task.domain)
+
+    def state(self) -> Message:
+        """Return weights and round."""
+        return Message("state", {WEIGHTS: self._weights.copy()}, {"round": self._round})
+
+    def restore(self, state: Message) -> None:
+        """Go on from a state."""
+        expect_arrays(state, "state", weights=("float64", self._weights.shape))
+        self._weights, self._round = state.arrays[WEIGHTS].copy(), int(state.facts["round"] or 0)
+
+
+class WeightsCoordinator:
+    """A coordinator that sends residuals and takes weights; it holds the label.
+
+    ``averaging`` is the last part of the rounds whose weights are averaged.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        target: FloatArray,
+        charges: Charges,
+        source: RandomSource,
+        domain: TrustedDomain | None,
+        averaging: float = 0.0,
+    ) -> None:
+        self.task = task
+        self.calibrated: CalibratedPlan = task.calibrated
+        self.n_rounds, self.round = task.n_rounds, 0
+        self._n_averaged = max(1, round(averaging * task.n_rounds))
+        self._secure, self._charges, self._inbox = source.secure, charges, Inbox()
+        data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
+        self._holder = DataHolder(data, charges, source, task.neighbours, domain)
+        self._scores, self._dual = np.zeros(task.n), np.zeros(task.n)
+        self._residual: FloatArray | None = None
+        self._weights = {name: np.zeros(facts.d) for name, facts in task.parties.items()}
+        self._sums = {name: np.zeros(facts.d) for name, facts in task.parties.items()}
+
+    @property
+    def holder(self) -> DataHolder:
+        """The door to the labels."""
+        return self._holder
+
+    def _next_residual(self) -> FloatArray:
+        """Work out this round's residuals."""
+        raise NotImplementedError
+
+    def requests(self) -> Mapping[str, Message]:
+        """Ask every party with this round's residuals."""
+        if self._residual is None:
+            self._residual = self._next_residual()
+        message = Message("residual", {"residual": self._residual.copy()}, {"round": self.round})
+        return dict.fromkeys(self.task.parties, message)
+
+    def _take(self, replies: Mapping[str, Message], **arrays: tuple[str, tuple[int, ...]]) -> None:
+        """Check one round's replies, take their weights, close the round; ``arrays`` are those beside the weights."""
+        if self._residual is None or set(replies) != set(self.task.parties):
+            raise InvalidInput("the replies are not those of this round.")
+        for name, reply in replies.items():
+            expect_arrays(reply, "scores", weights=("float64", self._weights[name].shape), **arrays)
+        self._residual = None
+        self.round += 1
+        for name, reply in replies.items():
+            self._weights[name] = np.array(reply.arrays[WEIGHTS])
+            if self.round > self.task.n_rounds - self._n_averaged:
+                self._sums[name] += self._weights[name]
+
+    def _total(self, totals: Mapping[str, NDArray[np.int64]]) -> FloatArray:
+        """Predictions from the total of all parties' partial scores."""
+        if set(totals) != {"scores"} or totals["scores"].shape != (self.task.n,):
+            raise InvalidInput("the total of partial scores must have one number for each person.")
+        spacing: float = self.task.score_spacing(self.task.box)
+        return totals["scores"].astype(np.float64) * spacing
+
+    def _more_state(self) -> dict[str, Any]:
+        return {}
+
+    def state(self) -> Message:
+        """Return everything but the labels; residuals that were made are in it, so that none is made twice."""
+        residual = np.zeros(0) if self._residual is None else self._residual.copy()
+        arrays: dict[str, Any] = {"scores": self._scores.copy(), "dual": self._dual.copy(), "residual": residual}
+        for name in self.task.parties:
+            arrays[f"weights of {name}"] = self._weights[name].copy()
+            arrays[f"sum of {name}"] = self._sums[name].copy()
+        return Message("state", arrays | self._more_state(), {"round": self.round})
+
+    def restore(self, state: Message) -> None:
+        """Go on from a state."""
+        if state.kind != "state" or set(state.arrays) != set(self.state().arrays):
+            raise InvalidInput("this state belongs to another task.")
+        self._scores, self._dual = state.arrays["scores"].copy(), state.arrays["dual"].copy()
+        self._residual = state.arrays["residual"].copy() if state.arrays["residual"].size else None
+        for name in self.task.parties:
+            self._weights[name] = state.arrays[f"weights of {name}"].copy()
+            self._sums[name] = state.arrays[f"sum of {name}"].copy()
+        self.round = int(state.facts["round"] or 0)
+
+    def result(self) -> VerticalResult:
+        """Return the weights and the report."""
+        if self.round < self.n_rounds:
+            raise PlanViolation("the run is not over.")
+        weights = {name: total / self._n_averaged for name, total in self._sums.items()}
+        return VerticalResult(weights, self.round, self.task.report(secure=self._secure))

@@ -1,0 +1,202 @@
+"""A participant's office: which desk serves which method, and what a party agrees to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dperm.errors import BudgetRefused, InvalidInput, PeerRefused
+from dperm.privacy.budget import Budget
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.report import write_whole
+from dperm.privacy.scope import InnerScope
+from dperm.solvers.vertical.programs import Fact, Message, PartyProgram
+from dperm.vertical.alignment import ALIGN, AlignDesk, clean_identifiers
+from dperm.vertical.config import Books, Config, Run, Source
+from dperm.vertical.keys import Identity
+from dperm.vertical.prediction import PREDICT, PredictCoordinatorDesk, PredictDesk
+from dperm.vertical.rehearsal import REHEARSAL, RehearsalDesk
+from dperm.vertical.spec import CoordinatorDesk, PartyDesk, Prepared, RunSpec
+from dperm.vertical.tables import LabelTable, PartyTable, read_identifiers, write_order
+from dperm.vertical.training import MODEL_FORMAT, LabelDesk, TrainingDesk
+
+__all__ = ["PartyOffice", "coordinator_desk", "open_books", "read_model", "spec_of"]
+
+
+def open_books(books: Books | None, where: str) -> Ledger:
+    """Open a participant's ledger and set its cap the first time."""
+    if books is None:
+        raise InvalidInput(f"{where} has no part [ledger]: a training run is charged to the participant's own ledger.")
+    ledger = Ledger(books.file, dataset=books.dataset)
+    if books.epsilon is not None:
+        wanted = Budget(books.epsilon, books.delta)
+        if ledger.cap is None:
+            ledger.set_cap(wanted)
+        elif ledger.cap.budget != wanted:
+            raise InvalidInput(f"the cap in {where} differs from the ledger's, which never changes: correct [ledger].")
+    return ledger
+
+
+def _table(config: Config, spec: RunSpec) -> Source:
+    source = config.predict if spec.options.get("table") == "predict" else config.data
+    if source is None:
+        raise InvalidInput(f"{config.path.name} names no table for this: add a part [data] or [predict].")
+    return source
+
+
+def _order_path(config: Config, source: Source) -> Path:
+    return source.order or config.state / f"order-{'predict' if source is config.predict else 'data'}.json"
+
+
+def _align_desk(config: Config, identity: Identity, spec: RunSpec, party: bool) -> AlignDesk:
+    source = _table(config, spec) if party or config.data is not None else None
+    raw = None if source is None else read_identifiers(source)
+    identifiers = None if raw is None else clean_identifiers(raw)
+
+    def keep(order: Any) -> None:
+        assert source is not None
+        write_order(_order_path(config, source), order, spec.run)
+
+    return AlignDesk(identity, identifiers, keep, party)
+
+
+class PartyOffice:
+    """A party's policy, tables and ledger, as its configuration has them."""
+
+    def __init__(self, config: Config, identity: Identity) -> None:
+        self._config, self._identity = config, identity
+        self._desks: dict[str, PartyDesk] = {}
+
+    @cached_property
+    def ledger(self) -> Ledger | None:
+        """The party's own ledger, if it has one."""
+        return None if self._config.ledger is None else open_books(self._config.ledger, self._config.path.name)
+
+    def open(self) -> None:
+        """Open ledger and table, so that whatever is wrong with them is said before anybody is called."""
+        _ = self.ledger
+        trains = set(self._config.allow.methods) - {REHEARSAL, ALIGN, PREDICT}
+        source = self._config.data
+        if trains and source is not None and (source.order is None or source.order.exists()):
+            _ = self._training_table
+        if trains and self._config.ledger is None:
+            open_books(None, self._config.path.name)
+
+    @cached_property
+    def _training_table(self) -> PartyTable:
+        if self._config.data is None:
+            raise InvalidInput(f"{self._config.path.name} names no table: add a part [data].")
+        return PartyTable.read(self._config, self._config.data)
+
+    def _desk(self, spec: RunSpec) -> PartyDesk:
+        if spec.run not in self._desks:
+            self._desks[spec.run] = self._new_desk(spec)
+        return self._desks[spec.run]
+
+    def _new_desk(self, spec: RunSpec) -> PartyDesk:
+        config, models = self._config, self._config.state / "models"
+        if spec.method == REHEARSAL:
+            return RehearsalDesk(config.name, config.rows, config.pause)
+        if spec.method == ALIGN:
+            return _align_desk(config, self._identity, spec, party=True)
+        if spec.method == PREDICT:
+            source = _table(config, replace(spec, options={**spec.options, "table": "predict"}))
+            return PredictDesk(lambda: PartyTable.read(config, source), models)
+        if self.ledger is None:
+            open_books(None, config.path.name)
+        assert self.ledger is not None
+        return TrainingDesk(config.name, self._training_table, self.ledger, models)
+
+    def join(self, spec: RunSpec) -> Mapping[str, Fact]:
+        self._agree(spec)
+        return self._desk(spec).join(spec)
+
+    def _agree(self, spec: RunSpec) -> None:
+        allow, me, options = self._config.allow, self._config.name, spec.options
+        if spec.method not in allow.methods:
+            raise PeerRefused(f"{me} does not allow method {spec.method!r}.")
+        if allow.secure_sum and not spec.secure_sum and spec.method not in (ALIGN,):
+            raise PeerRefused(f"{me} takes part only with a secure sum.")
+        if spec.method in (REHEARSAL, ALIGN, PREDICT):
+            return
+        epsilon = options.get("epsilon")
+        if not isinstance(epsilon, int | float) or not 0.0 < epsilon <= allow.epsilon:
+            raise BudgetRefused(f"{me} allows at most epsilon={allow.epsilon:g} per run, and not {epsilon!r}.")
+        if options.get("view", "model") not in allow.views:
+            raise PeerRefused(f"{me} does not allow the view {options.get('view', 'model')!r}.")
+        if options.get("insecure_seed") is not None and not allow.insecure:
+            raise PeerRefused(f"{me} does not allow reproducible noise.")
+
+    def prepare(self, spec: RunSpec) -> Prepared:
+        return self._desk(spec).prepare(spec)
+
+    def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
+        return self._desk(spec).program(spec, scope)
+
+    def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
+        self._desk(spec).finish(spec, program, said)
+        if spec.method == ALIGN:
+            self.__dict__.pop("_training_table", None)  # it is read again in its new order
+            self._desks.clear()
+
+
+def spec_of(config: Config) -> RunSpec:
+    """Return the description of the run in a coordinator's configuration."""
+    run: Run = config.need("run")
+    options = dict(run.options)
+    if run.method == ALIGN and config.data is not None and config.data.id is not None:
+        options["label_holder"] = config.name
+    elif run.method not in (REHEARSAL, ALIGN, PREDICT):
+        options["target"] = _public_target(config)
+    return RunSpec(run.name, run.method, run.parties, options, run.secure_sum)
+
+
+def _public_target(config: Config) -> dict[str, Any]:
+    target = config.need("target")
+    return {name: target[name] for name in ("kind", "classes", "low", "high") if name in target}
+
+
+def coordinator_desk(config: Config, identity: Identity, model: Mapping[str, Any] | None = None) -> CoordinatorDesk:
+    """Return the coordinator's desk for the run in its configuration."""
+    run: Run = config.need("run")
+    if run.method == REHEARSAL:
+        return RehearsalDesk()
+    if run.method == ALIGN:
+        return _align_desk(config, identity, spec_of(config), party=False)
+    if run.method == PREDICT:
+        if model is None:
+            raise InvalidInput("a prediction needs the model that a training run wrote.")
+        return PredictCoordinatorDesk(model, lambda made: _write_predictions(made, run.out))
+    table = LabelTable.read(config, config.need("data"))
+    return LabelDesk(config.name, table, open_books(config.ledger, config.path.name), run.out)
+
+
+def read_model(path: Path) -> dict[str, Any]:
+    """Read a model that the coordinator of a training run wrote."""
+    try:
+        model = json.loads(path.read_text(encoding="utf-8"))
+        if model["format"] != MODEL_FORMAT or "parties" not in model:
+            raise ValueError
+    except OSError as error:
+        raise InvalidInput(f"the model {str(path)!r} cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"{path} is not a model of a vertical run.") from None
+    return dict(model)
+
+
+def _write_predictions(made: Mapping[str, Any], out: Path | None) -> None:
+    if out is None:
+        return
+    text = io.StringIO()
+    columns = [name for name in ("prediction", "probability") if name in made]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", *columns])
+    for i, values in enumerate(zip(*(made[name] for name in columns), strict=True)):
+        writer.writerow([i, *values])
+    write_whole(out, text.getvalue())

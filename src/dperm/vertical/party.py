@@ -1,0 +1,367 @@
+"""A party's session: which request is answered, which is answered again from disk, and which is refused.
+
+A run is a sequence of steps: 0 join (public facts), 1 check (would the ledger admit the whole plan?), 2 start (it is
+reserved), 3 and on the method's rounds, and a last one, finish. A party answers step s only after step s - 1, in the
+state it had then, and stores state and reply together before the reply leaves. A repeated request is answered from the
+stored reply: a second noisy answer would spend twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from dperm.errors import DpermError, ProtocolError, StateLost
+from dperm.privacy.scope import InnerScope
+from dperm.solvers.vertical.programs import Message, PartyProgram
+from dperm.vertical import budget
+from dperm.vertical.envelope import FIRST, REPLY, REQUEST, Envelope, next_digest, refusal
+from dperm.vertical.keys import Identity
+from dperm.vertical.secure_sum import Masker, MaskKey, SignedMaskKey
+from dperm.vertical.spec import PartyDesk, RunSpec
+from dperm.vertical.store import Record, RunFolder
+from dperm.vertical.wire import DEFAULT_LIMIT, checksum, decode, encode
+
+__all__ = ["CHECK", "JOIN", "START", "PartySession", "key_arrays", "keys_of"]
+
+JOIN, CHECK, START = range(3)
+#: what went wrong, for the party's own log: (run, step, sentence)
+Log = Callable[[str, int, str], None]
+
+
+class PartySession:
+    """Answers the requests of any number of runs, one at a time in each.
+
+    Parameters
+    ----------
+    identity : Identity
+        Who answers.
+    root : path
+        Folder in which every run has its own.
+    desk : PartyDesk
+        The party's data, policy and ledger.
+    limit : int
+        Most bytes of a request.
+    log : callable, optional
+        Is told (run, step, what happened).
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        root: str | os.PathLike[str],
+        desk: PartyDesk,
+        limit: int = DEFAULT_LIMIT,
+        log: Log | None = None,
+    ) -> None:
+        self.name = identity.name
+        self._identity = identity
+        self._root = Path(root)
+        self._desk = desk
+        self._limit = limit
+        self._log = log or (lambda run, step, what: None)
+        self._runs: dict[str, _Run] = {}
+        self._lock = threading.Lock()
+        #: errors by run, for whoever decides how the process ends
+        self.refused: dict[str, DpermError] = {}
+        self.finished: set[str] = set()
+
+    def handle(self, data: bytes | memoryview) -> bytes:
+        """Answer the bytes of a request with those of a reply or a refusal."""
+        return self.answer(Envelope.decode(data, self._limit)).encode()
+
+    def answer(self, asked: Envelope) -> Envelope:
+        """Answer one request with a reply or a refusal."""
+        try:
+            if asked.kind != REQUEST or asked.party != self.name:
+                raise ProtocolError(f"a message for {asked.party} reached {self.name}; it was not answered.")
+            with self._lock:
+                run = self._runs.setdefault(asked.run, _Run(self._identity, self._root, self._desk, asked.run))
+            answer = run.answer(asked, self._limit)
+        except DpermError as error:
+            self.refused[asked.run] = error
+            self._log(asked.run, asked.step, f"refused: {error}")
+            return refusal(asked, error)
+        except Exception as error:
+            # the sentence may speak of data, so it stays in this party's log
+            self.refused[asked.run] = DpermError(f"an unexpected {type(error).__name__} at step {asked.step}: {error}")
+            self._log(asked.run, asked.step, f"failed: {type(error).__name__}: {error}")
+            return refusal(asked, self.refused[asked.run])
+        self.refused.pop(asked.run, None)
+        if run.finished:
+            self.finished.add(asked.run)
+        self._log(asked.run, asked.step, "answered")
+        return answer
+
+    def close(self) -> None:
+        """Let go of all folders."""
+        for run in self._runs.values():
+            run.folder.close()
+
+
+class _Run:
+    """One run of one party."""
+
+    def __init__(self, identity: Identity, root: Path, desk: PartyDesk, name: str) -> None:
+        self.folder = RunFolder(root, name)
+        self._identity, self._desk, self._name = identity, desk, name
+        self._lock = threading.Lock()
+        self._loaded = False
+        self._step = -1
+        self._attempt = 0
+        self._before = self._after = FIRST
+        self._request = FIRST
+        self._reply = Message("nothing")
+        self._encoded = encode(self._reply)
+        self._spec: RunSpec | None = None
+        self._program: PartyProgram | None = None
+        self._scope: InnerScope | None = None
+        self._key: MaskKey | None = None
+        self._peers: dict[str, bytes] = {}
+        self._masker: Masker | None = None
+        self.finished = False
+
+    # ------------------------------------------------------------------------------------------ what is answered
+    def answer(self, asked: Envelope, limit: int) -> Envelope:
+        with self._lock:
+            self._load(asked)
+            request = asked.content
+            if asked.step == self._step:
+                return self._again(asked, request)
+            if asked.step != self._step + 1:
+                when = "was answered long ago" if asked.step < self._step else f"is not next after step {self._step}"
+                raise ProtocolError(f"step {asked.step} of run {self._name!r} {when}: the request was not answered.")
+            if asked.state != self._after:
+                raise ProtocolError(
+                    f"the request for step {asked.step} of run {self._name!r} belongs to another state than this "
+                    "party's: a folder was restored from a copy, or the run was started twice; it was not answered."
+                )
+            if self.finished:
+                raise ProtocolError(f"run {self._name!r} is finished: nothing more is answered.")
+            message = asked.message(limit)
+            reply, keeps_state = self._next(message, asked.step)
+            after = next_digest(self._after, asked.step, request, reply)
+            self._before, self._after, self._request = self._after, after, request
+            self._step, self._attempt, self._reply = asked.step, asked.attempt, reply
+            self._encoded = encode(reply)
+            try:
+                with _meanwhile(lambda: self._save(keeps_state)):
+                    answer = self._sent(asked)  # masked while the disk is busy; it leaves when both are done
+            except BaseException:
+                self._forget()  # the disk has the state before; what was drawn and not stored never leaves
+                raise
+            return answer
+
+    def _again(self, asked: Envelope, request: bytes) -> Envelope:
+        """Answer from the stored reply."""
+        if request != self._request or asked.state != self._before:
+            raise ProtocolError(
+                f"step {asked.step} of run {self._name!r} was asked a second time with another content: "
+                "it was not answered."
+            )
+        if asked.attempt < self._attempt:
+            raise ProtocolError(f"an older request for step {asked.step} of run {self._name!r} was replayed.")
+        self._attempt = asked.attempt
+        return self._sent(asked)
+
+    def _sent(self, asked: Envelope) -> Envelope:
+        payload = self._encoded
+        if self._masker is not None and self._reply.summed:
+            payload = encode(self._masker.mask(self._reply, asked.step, asked.attempt))
+        return asked.answer(REPLY, payload, checksum(payload))
+
+    def _next(self, message: Message, step: int) -> tuple[Message, bool]:
+        if step == JOIN and message.kind == "join":
+            return self._join(message), False
+        if step == CHECK and message.kind == "check":
+            return self._check(message), False
+        if step == START and message.kind == "start":
+            return self._start(), True
+        if step > START and message.kind == "finish":
+            return self._finish(message), True
+        if step <= START or self._program is None or message.kind in ("join", "check", "start"):
+            raise ProtocolError(f"step {step} of run {self._name!r} cannot be {message.kind!r}.")
+        try:
+            return self._program.answer(message), True
+        except BaseException:
+            self._forget()  # a half-made step is dropped: the next request starts again from the disk
+            raise
+
+    def _join(self, message: Message) -> Message:
+        spec = RunSpec.from_array(message.arrays["spec"]) if "spec" in message.arrays else None
+        if spec is None or spec.run != self._name or self._identity.name not in spec.parties or spec.facts:
+            raise ProtocolError("the description of the run is not for this party.")
+        facts = dict(self._desk.join(spec))
+        self._spec, self._key = spec, MaskKey()
+        return Message("joined", key_arrays(self._key.signed(self._name, self._identity)), facts)
+
+    def _check(self, message: Message) -> Message:
+        """Agree to the whole run before anybody is charged for it."""
+        assert self._spec is not None
+        spec = RunSpec.from_array(message.arrays["spec"]) if "spec" in message.arrays else None
+        if spec is None or spec.without_facts() != self._spec.without_facts():
+            raise ProtocolError("the run that starts is not the run this party joined.")
+        if set(spec.facts) != set(spec.parties) or dict(spec.facts[self._identity.name]) != dict(self._reply.facts):
+            raise ProtocolError("the run that starts has other facts of this party than it declared.")
+        keys = keys_of(message, spec) if spec.secure_sum else []
+        for key in keys:
+            key.check(spec.run, self._identity.trust)
+        self._peers = {key.party: key.public for key in keys}
+        prepared = self._desk.prepare(spec)
+        if prepared.ledger is not None and prepared.calibrated is not None:
+            prepared.ledger.check(prepared.calibrated.event, prepared.neighbours)
+        self._spec = spec
+        return Message("checked")
+
+    def _start(self) -> Message:
+        assert self._spec is not None
+        prepared = self._desk.prepare(self._spec)
+        if prepared.ledger is not None and prepared.calibrated is not None:
+            self._scope = budget.reserve(
+                prepared.calibrated,
+                prepared.ledger,
+                prepared.neighbours,
+                self._name,
+                prepared.fingerprint,
+                prepared.unbounded,
+            )
+        self._open_program(None)
+        return Message("started")
+
+    def _finish(self, message: Message) -> Message:
+        assert self._spec is not None
+        assert self._program is not None
+        if self._scope is not None:
+            self._scope.settle()
+        self._desk.finish(self._spec, self._program, message)
+        self.finished = True
+        return Message("finished")
+
+    # ------------------------------------------------------------------------------------------ what is kept
+    def _load(self, asked: Envelope) -> None:
+        if self._loaded:
+            return
+        if not self.folder.exists and asked.step != JOIN:
+            raise StateLost(
+                f"this party has no record of run {self._name!r}, which is at step {asked.step}: restore its "
+                "folder, or start a run under another name; nothing was answered."
+            )
+        record = self.folder.open().load()
+        if record is None:
+            ledger = getattr(self._desk, "ledger", None)
+            if ledger is not None:
+                budget.refuse_forgotten(ledger, self._name)
+            self._loaded = True
+            return
+        self._restore(record)
+        self._loaded = True
+
+    def _restore(self, record: Record) -> None:
+        facts, blobs = record.facts, record.blobs
+        self._step, self._attempt = int(facts["step"] or 0), int(facts["attempt"] or 0)
+        self._before, self._after, self._request = blobs["before"], blobs["after"], blobs["request"]
+        self._encoded = blobs["reply"]
+        self._reply = decode(self._encoded)
+        self._key = MaskKey(blobs["mask key"])
+        self._peers = {name: bytes.fromhex(key) for name, key in json.loads(blobs["peers"]).items()}
+        self._spec = RunSpec.from_array(np.frombuffer(blobs["spec"], np.uint8))
+        self.finished = bool(facts["finished"])
+        if self._step < START or self.finished:
+            self._mask()
+            return
+        prepared = self._desk.prepare(self._spec)
+        if prepared.ledger is not None and prepared.calibrated is not None:
+            used = json.loads(blobs["used"])
+            self._scope = budget.resume(
+                prepared.calibrated, prepared.ledger, prepared.neighbours, self._name, used, prepared.unbounded
+            )
+        self._open_program(decode(blobs["state"], 1 << 33))
+
+    def _open_program(self, state: Message | None) -> None:
+        assert self._spec is not None
+        self._program = self._desk.program(self._spec, self._scope)
+        if state is not None:
+            self._program.restore(state)
+        self._mask()
+
+    def _mask(self) -> None:
+        if self._spec is not None and self._spec.secure_sum and self._peers and self._key is not None:
+            self._masker = Masker(self._name, self._identity.name, self._key, self._peers)
+
+    def _save(self, keeps_state: bool) -> None:
+        assert self._spec is not None
+        assert self._key is not None
+        state = self._program.state() if keeps_state and self._program is not None else Message("nothing")
+        self.folder.save(
+            Record(
+                {"step": self._step, "attempt": self._attempt, "finished": self.finished},
+                {
+                    "before": self._before,
+                    "after": self._after,
+                    "request": self._request,
+                    "reply": self._encoded,
+                    "state": encode(state),
+                    "spec": self._spec.to_array().tobytes(),
+                    "mask key": self._key.private,
+                    "peers": json.dumps({name: key.hex() for name, key in self._peers.items()}).encode(),
+                    "used": json.dumps({} if self._scope is None else self._scope.used).encode(),
+                },
+            )
+        )
+
+    def _forget(self) -> None:
+        """Drop everything in memory, so that the next request goes on from the disk."""
+        self.folder.close()
+        fresh = _Run(self._identity, self.folder.path.parent, self._desk, self._name)
+        kept = self._lock
+        self.__dict__.update(fresh.__dict__)
+        self._lock = kept
+
+
+@contextmanager
+def _meanwhile(job: Callable[[], None]) -> Iterator[None]:
+    """Do a job in a thread while the body runs; leaving waits for it and raises what it raised."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            job()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="store")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def key_arrays(key: SignedMaskKey, prefix: str = "") -> dict[str, np.ndarray]:
+    """Return a signed mask key as arrays of a message."""
+    return {
+        f"{prefix}mask key": np.frombuffer(key.public, np.uint8),
+        f"{prefix}signature": np.frombuffer(key.signature, np.uint8),
+        f"{prefix}certificate": np.frombuffer(key.certificate, np.uint8),
+    }
+
+
+def keys_of(message: Message, spec: RunSpec) -> list[SignedMaskKey]:
+    """Read the mask keys of all parties of a run."""
+    return [_key_of(message.arrays, party, f"{party} ") for party in spec.parties]
+
+
+def _key_of(arrays: Mapping[str, np.ndarray], party: str, prefix: str) -> SignedMaskKey:
+    try:
+        parts = [arrays[prefix + what].tobytes() for what in ("mask key", "signature", "certificate")]
+    except KeyError:
+        raise ProtocolError(f"the mask key of {party} is missing.") from None
+    return SignedMaskKey(party, *parts)

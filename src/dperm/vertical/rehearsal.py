@@ -1,0 +1,136 @@
+"""A method without anybody's data: partners try keys, links and restarts before a table is touched.
+
+Every party makes whole numbers from a public seed and its name; the rounds are those of a least-squares fit over them,
+so a lost or repeated step shows in the result. Nothing is released and no ledger is charged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import InvalidInput
+from dperm.privacy.scope import InnerScope
+from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.vertical.spec import Prepared, RunSpec
+
+__all__ = ["REHEARSAL", "RehearsalCoordinator", "RehearsalDesk", "RehearsalParty"]
+
+REHEARSAL = "rehearsal"
+_GRID = 2.0**20
+_COLUMNS = 4
+
+
+def _numbers(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    key = int.from_bytes(hashlib.sha256(f"{seed}|{name}".encode()).digest()[:8], "little")
+    return np.random.default_rng(key).integers(-8, 9, shape).astype(np.float64)
+
+
+class RehearsalParty:
+    """Four made-up columns and their weights."""
+
+    calibrated: Any = None
+
+    def __init__(self, n: int, seed: int, name: str, pause: float = 0.0) -> None:
+        self._columns = _numbers(seed, name, (n, _COLUMNS))
+        self._weights = np.zeros(_COLUMNS)
+        self._pause = pause
+
+    def answer(self, request: Message) -> Message:
+        residual = request.arrays["residual"]
+        self._weights = self._weights + self._columns.T @ residual / (64.0 * len(residual))
+        if self._pause:
+            time.sleep(self._pause)
+        scores = np.rint(self._columns @ self._weights * _GRID).astype(np.int64)
+        return Message("scores", {"scores": scores}, summed=frozenset({"scores"}))
+
+    def state(self) -> Message:
+        return Message("state", {"weights": self._weights})
+
+    def restore(self, state: Message) -> None:
+        self._weights = np.array(state.arrays["weights"])
+
+
+class RehearsalCoordinator:
+    """A made-up target and the residual."""
+
+    calibrated: Any = None
+
+    def __init__(self, n: int, seed: int, parties: tuple[str, ...], n_rounds: int) -> None:
+        self.n_rounds = n_rounds
+        self.round = 0
+        self._parties = parties
+        self._target = _numbers(seed, "target of everybody", (n,))
+        self._scores = np.zeros(n)
+        self._history: list[float] = []
+
+    def requests(self) -> Mapping[str, Message]:
+        return dict.fromkeys(self._parties, Message("residual", {"residual": self._target - self._scores}))
+
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+        self._scores = totals["scores"] / _GRID
+        self.round += 1
+        self._history.append(float(np.mean((self._target - self._scores) ** 2)))
+
+    def state(self) -> Message:
+        arrays = {"scores": self._scores, "history": np.array(self._history)}
+        return Message("state", arrays, {"round": self.round})
+
+    def restore(self, state: Message) -> None:
+        self._scores, self.round = np.array(state.arrays["scores"]), int(state.facts["round"] or 0)
+        self._history = state.arrays["history"].tolist()
+
+    def result(self) -> dict[str, Any]:
+        """Digest of the last scores, equal whenever every round was done once; and the error after each round."""
+        return {"digest": hashlib.sha256(self._scores.tobytes()).hexdigest(), "history": self._history}
+
+
+class RehearsalDesk:
+    """Either side of a rehearsal; a party brings its number of rows, as it would with real data."""
+
+    def __init__(self, name: str = "", rows: int | None = None, pause: float = 0.0) -> None:
+        self._name, self._rows, self._pause = name, rows, pause
+
+    def join(self, spec: RunSpec) -> Mapping[str, Fact]:
+        rows = _options(spec)["rows"] if self._rows is None else self._rows
+        return {"n": rows, "d": _COLUMNS}
+
+    def check(self, spec: RunSpec) -> None:
+        refuse_different_rows(spec)
+
+    def prepare(self, spec: RunSpec) -> Prepared:
+        return Prepared()
+
+    def program(self, spec: RunSpec, scope: InnerScope | None) -> Any:
+        options, n = _options(spec), int(next(iter(spec.facts.values()))["n"] or 0)
+        if self._name:
+            return RehearsalParty(n, options["seed"], self._name, self._pause)
+        return RehearsalCoordinator(n, options["seed"], spec.parties, options["rounds"])
+
+    def last_words(self, spec: RunSpec, program: CoordinatorProgram) -> Mapping[str, Message]:
+        return dict.fromkeys(spec.parties, Message("finish"))
+
+    def finish(self, spec: RunSpec, program: PartyProgram | CoordinatorProgram, said: Message | None = None) -> Any:
+        return program.result() if isinstance(program, RehearsalCoordinator) else None
+
+
+def _options(spec: RunSpec) -> dict[str, int]:
+    options = {"rows": 1000, "rounds": 10, "seed": 0, **spec.options}
+    for name, most in (("rows", 1 << 24), ("rounds", 100_000), ("seed", 1 << 62)):
+        least = 0 if name == "seed" else 1
+        if not isinstance(options[name], int) or not least <= options[name] <= most:
+            raise InvalidInput(f"{name} of a rehearsal must be a whole number from {least} to {most}.")
+    return options
+
+
+def refuse_different_rows(spec: RunSpec) -> None:
+    """Refuse parties with different numbers of people, before anything is charged."""
+    counts = {name: facts.get("n") for name, facts in spec.facts.items()}
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise InvalidInput(f"the parties do not have the same rows ({said}): align them with `dperm vertical align`.")

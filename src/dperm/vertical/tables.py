@@ -1,0 +1,135 @@
+"""A participant's own table: read by its declared columns, put into the common order, and never shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.design import DesignMatrix, Scaling
+from dperm.data.files import open_table
+from dperm.data.schema import Column, Schema, Target
+from dperm.data.schema_file import parse_schema
+from dperm.data.target import TargetRange
+from dperm.errors import InvalidBounds, InvalidData, InvalidInput
+from dperm.privacy.report import write_whole
+from dperm.vertical.config import Config, Source
+
+__all__ = ["LabelTable", "PartyTable", "read_identifiers", "read_order", "write_order"]
+
+FloatArray = NDArray[np.float64]
+
+_ORDER = "dperm order 1"
+_NOTHING = "(nothing)"
+
+
+def read_identifiers(source: Source) -> list[Any] | None:
+    """Return the identifier column as it stands in the file, or None if none is declared."""
+    if source.id is None:
+        return None
+    table = open_table(source.file)
+    table.require([source.id])
+    found: list[Any] = []
+    for chunk in table.chunks([source.id]):
+        values = chunk[source.id]
+        if isinstance(values, np.ndarray):
+            if not np.isfinite(values).all() or not (values == np.rint(values)).all():
+                raise InvalidData(f"column {source.id!r} holds numbers that are not whole: they cannot be identifiers.")
+            found += [str(int(value)) for value in values]
+        else:
+            found += ["" if value is None else value for value in values]
+    return found
+
+
+def write_order(path: Path, order: NDArray[np.int64], run: str) -> Path:
+    """Write the rows of a table in the common order."""
+    return write_whole(path, json.dumps({"format": _ORDER, "run": run, "rows": order.tolist()}) + "\n")
+
+
+def read_order(path: Path, n_rows: int) -> NDArray[np.int64]:
+    """Read an order file for a table of ``n_rows`` rows."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        rows = np.array(data["rows"], np.int64)
+        if data["format"] != _ORDER or rows.ndim != 1 or len(np.unique(rows)) < len(rows) or not len(rows):
+            raise ValueError
+    except OSError:
+        raise InvalidInput(f"there is no order file {path}: run `dperm vertical align` first.") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"{path} is not an order file of `dperm vertical align`.") from None
+    if rows.min() < 0 or rows.max() >= n_rows:
+        raise InvalidData(f"{path} was made for another table than the one that is read: align again.")
+    return rows
+
+
+@dataclass(frozen=True)
+class PartyTable:
+    """A party's columns, scaled by what it declared about them."""
+
+    X: FloatArray
+    names: tuple[str, ...]
+    scaling: Scaling
+
+    @classmethod
+    def read(cls, config: Config, source: Source) -> PartyTable:
+        """Read the declared columns of a file, in the common order."""
+        target = {"column": _NOTHING, "kind": "number", "low": 0.0, "high": 1.0}
+        try:
+            schema = parse_schema({"format": 1, "target": target, "columns": config.need("columns")})
+        except InvalidBounds as error:
+            raise InvalidBounds(f"in [columns] of {config.path.name}: {error}") from None
+        X = schema.encode(open_table(source.file)).X
+        if source.order is not None:
+            X = X[read_order(source.order, len(X))]
+        return cls(X, tuple(schema.encoded_names), schema.bounds().scaling(X.shape[1], schema.encoded_names))
+
+    def design(self, intercept: bool) -> DesignMatrix:
+        """Return the scaled design, with a constant column where the party holds the intercept."""
+        return DesignMatrix.from_array(self.X, self.scaling, 1.0 if intercept else 0.0)
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """The label holder's target: codes of two classes, or numbers scaled to [-1, 1]."""
+
+    target: FloatArray
+    low: float
+    high: float
+    public: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, config: Config, source: Source) -> LabelTable:
+        """Read the declared target of a file, in the common order."""
+        given = dict(config.need("target"))
+        try:
+            name = str(given.pop("column"))
+            kind = Target(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+        except (KeyError, TypeError):
+            raise InvalidBounds(
+                f"[target] of {config.path.name} needs `column`, `kind`, and `classes` or `low` and `high`."
+            ) from None
+        table = open_table(source.file)
+        table.require([name])
+        chunks = [chunk[name] for chunk in table.chunks([name])]
+        whole: Any = (
+            np.concatenate(chunks) if all(isinstance(c, np.ndarray) for c in chunks) else [v for c in chunks for v in c]
+        )
+        schema = Schema((Column(_NOTHING, "number", 0.0, 1.0),), kind)
+        y = schema.encode({_NOTHING: np.zeros(len(whole)), name: whole}, with_target=True).y
+        assert y is not None
+        if source.order is not None:
+            y = y[read_order(source.order, len(y))]
+        if kind.kind == "classes":
+            if len(kind.classes) != 2:
+                raise InvalidBounds(f"[target] of {config.path.name} must name two classes.")
+            codes = (y == schema.labels()[1]).astype(np.float64)
+            return cls(codes, 0.0, 1.0, {"kind": "classes", "classes": list(kind.classes)})
+        assert kind.low is not None
+        assert kind.high is not None
+        scaled = TargetRange(float(kind.low), float(kind.high)).scaled(np.asarray(y, np.float64))
+        return cls(scaled, -1.0, 1.0, {"kind": "number", "low": float(kind.low), "high": float(kind.high)})

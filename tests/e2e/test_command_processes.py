@@ -1,0 +1,117 @@
+"""The whole journey in real processes: draft, confirm, fit twice at once, read the books, look at the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def journey(tmp_path_factory):
+    """A folder with a table, its confirmed schema and a ledger of its own."""
+    folder = tmp_path_factory.mktemp("journey")
+    rng = np.random.default_rng(0)
+    ages, towns = rng.integers(18, 90, 1500), rng.choice(["north", "south", "west"], 1500)
+    ill = rng.random(1500) < 1.0 / (1.0 + np.exp(-(ages - 50) / 10.0))
+    lines = [f"{age},{town},{'yes' if one else 'no'}" for age, town, one in zip(ages, towns, ill, strict=True)]
+    (folder / "people.csv").write_text("\n".join(["age,town,ill", *lines]) + "\n")
+    assert run(folder, "schema", "people.csv", "--target", "ill").returncode == 0
+    assert run(folder, "schema", "--confirm", "schema.toml", "--yes").returncode == 0
+    return folder
+
+
+def start(folder, *arguments, **options):
+    environment = {**os.environ, "DPERM_HOME": str(folder / "home"), "PYTHONWARNINGS": "error"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "dperm", *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def run(folder, *arguments):
+    process = start(folder, *arguments)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def test_two_fits_at_once_cannot_both_pass_the_cap(journey):
+    assert run(journey, "ledger", "cap", "people", "--epsilon", "1", "--yes").returncode == 0
+    fit = ("fit", "people.csv", "--epsilon", "0.8", "--schema", "schema.toml", "--json", "--out")
+    both = [start(journey, *fit, name) for name in ("one.json", "two.json")]
+    said = [process.communicate(timeout=120) for process in both]
+    assert sorted(process.returncode for process in both) == [0, 3], said
+    refused = next(err for process, (_, err) in zip(both, said, strict=True) if process.returncode == 3)
+    assert "is left" in refused
+    assert "dperm ledger show people" in refused
+    spent = json.loads(run(journey, "ledger", "list", "--json").stdout)["datasets"][0]
+    assert spent["n_fits"] == 1
+    assert spent["reserved_unsettled"] == 0
+
+
+def test_output_may_be_cut_off(journey):
+    process = start(journey, "ledger", "export")
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def browser(journey):
+    """A headless Chromium that opens the page of a model, in ``--screenshot`` or ``--print-to-pdf`` mode."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    fit = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml", "--ledger", "page.db", "--out")
+    done = run(journey, *fit, "page.json")
+    assert done.returncode == 0, done.stderr
+
+    def look(name, *options):
+        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={journey}/b"]
+        page = (journey / "page.html").as_uri()
+        made = subprocess.run(
+            [program, *arguments, *options, page], cwd=journey, capture_output=True, timeout=90, check=False
+        )
+        if not (journey / name).exists():
+            pytest.skip(f"Chromium does not run here: {made.stderr[-200:]!r}")
+        return (journey / name).read_bytes()
+
+    return look
+
+
+def test_the_page_prints_on_two_sheets(browser):
+    pdf = browser("page.pdf", "--print-to-pdf=page.pdf", "--no-pdf-header-footer")
+    assert pdf.count(b"/Type /Page\n") == 2
+
+
+@pytest.mark.parametrize(("scheme", "paper"), [("1", (255, 255, 255)), ("0", (20, 24, 29))])
+def test_the_page_follows_the_readers_theme(browser, scheme, paper):
+    name = f"scheme-{scheme}.png"
+    settings = f"--blink-settings=preferredColorScheme={scheme}"
+    picture = browser(name, settings, "--window-size=800,600", f"--screenshot={name}")
+    assert first_pixel(picture) == paper
+
+
+def first_pixel(png):
+    """Colour of the upper left corner: no filter of PNG changes the first pixel of the first row."""
+    at, data = 8, b""
+    while at < len(png):
+        (length,), kind = struct.unpack(">I", png[at : at + 4]), png[at + 4 : at + 8]
+        if kind == b"IDAT":
+            data += png[at + 8 : at + 8 + length]
+        at += 12 + length
+    return tuple(zlib.decompress(data)[1:4])

@@ -1,0 +1,132 @@
+"""``dperm schema``, ``plan``, ``ledger`` and ``completion``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from dperm import Ledger
+from dperm.data.schema import Schema
+from dperm.errors import InvalidBounds
+
+FIT = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml")
+
+
+def test_a_draft_marks_what_it_read_and_is_refused_until_confirmed(dperm, people, home):
+    done = dperm("schema", "people.csv", "--target", "state", "--force")
+    assert done.code == 0, done.err
+    data = tomllib.loads((home / "schema.toml").read_text())
+    assert data["columns"]["age"] == {"kind": "number", "low": 0, "high": 120, "missing": "middle"}  # by its name
+    assert data["columns"]["patient_id"] == {"kind": "ignore"}
+    assert data["columns"]["visits"]["unconfirmed"] == ["kind", "low", "high"]
+    assert data["columns"]["job"]["unconfirmed"] == ["kind", "categories"]
+    assert data["columns"]["born"]["kind"] == "ignore"
+    assert data["target"]["unconfirmed"] == ["kind", "classes"]
+    refused = dperm(*FIT)
+    assert refused.code == 2
+    assert "dperm schema --confirm schema.toml" in refused.err
+    with pytest.raises(InvalidBounds, match="not confirmed as public"):
+        Schema.read("schema.toml").bounds()
+
+    text = (home / "schema.toml").read_text().replace("# A wide range", "# my own remark\n# A wide range")
+    (home / "schema.toml").write_text(text)
+    assert dperm("schema", "--confirm", "schema.toml", "--yes").code == 0
+    assert "# my own remark" in (home / "schema.toml").read_text()
+    done = dperm(*FIT, "--json")
+    assert done.code == 0, done.err
+    assumed = json.loads(done.out)["guarantee"]["assumptions"]
+    assert any("confirmed to be public: state (kind, classes); visits" in text for text in assumed)
+
+
+def test_confirming_asks_first(dperm, people, monkeypatch):
+    import io
+    import sys
+
+    dperm("schema", "people.csv", "--target", "state", "--force")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    done = dperm("schema", "--confirm", "schema.toml")
+    assert done.code == 1
+    assert "visits: kind, low, high" in done.err
+    assert "nothing was confirmed" in done.err
+    assert Schema.read("schema.toml").unconfirmed
+
+
+def test_types_of_a_parquet_file_need_no_look(dperm, people, home):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"member": [True, False] * 30, "score": [0.5, 3.5] * 30, "state": [True, False] * 30})
+    parquet.write_table(table, "t.parquet")
+    assert dperm("schema", "t.parquet", "--target", "state", "--out", "t.toml", "--quiet").out == ""
+    data = tomllib.loads((home / "t.toml").read_text())
+    assert data["columns"]["member"] == {"kind": "boolean", "missing": "middle"}
+    assert data["columns"]["score"]["unconfirmed"] == ["low", "high"]
+    assert data["target"] == {"column": "state", "kind": "classes", "classes": [False, True]}
+
+
+def test_plan_needs_no_data(dperm, people, home):
+    done = dperm("plan", "--rows", "5000", "--columns", "20", "--epsilon", "0.5", "--out", "plan.svg")
+    assert done.code == 0, done.err
+    assert "DPLogisticRegression by 'whitened' on 5000 rows" in done.out
+    assert "10,000" in done.out
+    assert (home / "plan.svg").read_text().startswith("<svg")
+    data = json.loads(dperm("plan", "--rows", "5000", "--schema", "schema.toml", "--epsilon", "1", "--json").out)
+    assert data["plan"]["n_features"] == 6
+    assert [cell["rows"] for cell in data["alternatives"]] == [5000] * 5 + [10000] * 5
+    excess = [cell["excess"] for cell in data["alternatives"][:5]]
+    assert excess == sorted(excess, reverse=True)
+
+
+def test_a_method_without_a_forecast_shows_its_noise(dperm, home, monkeypatch):
+    monkeypatch.setattr("dperm.estimators._plan._forecast", lambda *args: None)
+    plan = ("plan", "--rows", "1000", "--columns", "1000", "--epsilon", "1", "--model", "lasso")
+    assert "No forecast exists" in dperm(*plan).out
+    assert dperm(*plan, "--out", "plan.svg").code == 2
+
+
+def test_the_face_of_the_ledger(dperm, people, home):
+    assert "Nothing was spent yet" in dperm("ledger", "list").out
+    dperm(*FIT)
+    listed = dperm("ledger", "list")
+    assert "people" in listed.out
+    shown = dperm("ledger", "show", "people")
+    assert "DPLogisticRegression (auto)" in shown.out
+    assert "done" in shown.out
+    head = json.loads(dperm("report", "model.json", "--json").out)["ledger"]["head"]
+    assert dperm("ledger", "verify", "--head", head).code == 0
+    assert dperm("ledger", "verify", "--head", "0" * 64).code == 1
+    exported = json.loads(dperm("ledger", "export").out)
+    assert exported["datasets"][0]["dataset"] == "people"
+    assert "fingerprint" not in json.dumps(exported)
+    assert dperm("ledger", "export", "--out", "books.json").code == 0
+    assert dperm("ledger", "cap", "people", "--epsilon", "2", "--yes").code == 0
+    again = dperm("ledger", "cap", "people", "--epsilon", "9", "--yes")
+    assert again.code == 2
+    assert "a cap never changes" in again.err
+    assert "cap of epsilon 2" in dperm("ledger", "show", "people").out
+    assert dperm("ledger", "list", "--ledger", "gone.db").code == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(dperm, shell):
+    assert "_DPERM_COMPLETE" in dperm("completion", shell).out
+
+
+def test_names_of_columns_and_data_sets_complete(dperm, people):
+    from click.shell_completion import ShellComplete
+
+    from dperm.cli.main import cli
+
+    Ledger(Ledger.default_path(), dataset="people").set_cap(_budget())
+    complete = ShellComplete(cli, {}, "dperm", "_DPERM_COMPLETE")
+    assert [one.value for one in complete.get_completions(["fit", "people.csv", "--target"], "s")] == [
+        "smoker",
+        "state",
+    ]
+    assert [one.value for one in complete.get_completions(["ledger", "show"], "pe")] == ["people"]
+
+
+def _budget():
+    from dperm import Budget
+
+    return Budget(1.0, 1e-6)

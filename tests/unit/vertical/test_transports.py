@@ -1,0 +1,219 @@
+"""The same run on every transport (in process, gRPC with mutual TLS, NVIDIA FLARE); who is refused, on gRPC."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import grpc
+import pytest
+
+from dperm.errors import DpermError, InvalidInput, PeerRefused, RunError
+from dperm.vertical.coordinator import CoordinatorSession
+from dperm.vertical.grpc_hub import CHANNEL_OPTIONS, SERVICE, GrpcHub
+from dperm.vertical.grpc_link import GrpcLink
+from dperm.vertical.keys import Identity, create_authority, create_request, install, revoke, sign_request
+from dperm.vertical.party import PartySession
+from dperm.vertical.rehearsal import RehearsalDesk
+from dperm.vertical.simulate import simulate
+from dperm.vertical.spec import RunSpec
+
+PARTIES = ("site-1", "site-2", "site-3")
+OPTIONS = {"rows": 300_000, "rounds": 3}  # more than one chunk per message
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    root = tmp_path_factory.mktemp("keys")
+    create_authority(root / "ca")
+    for name in (*PARTIES, "stranger", "thief", "simulator_server"):
+        create_request(root / name, name)
+        hosts = ["localhost", "127.0.0.1"] if name == "simulator_server" else []
+        _, path = sign_request(root / "ca", root / name / f"{name}.csr", hosts)
+        install(root / name, path, root / "ca" / "ca.crt")
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected():
+    spec = RunSpec("trial", "rehearsal", PARTIES, OPTIONS)
+    return simulate(spec, RehearsalDesk(), {name: RehearsalDesk(name) for name in PARTIES})
+
+
+def _hub(keys, **options):
+    load = lambda: Identity.load(keys / "simulator_server", "simulator_server")  # noqa: E731
+    return GrpcHub("127.0.0.1:0", load, (*PARTIES, "thief"), **options)
+
+
+def _link(keys, hub, name, root, errors, ended=lambda run, why: True, desk=None, **options):
+    session = PartySession(Identity.load(keys / name, name), root / name, desk or RehearsalDesk(name))
+    link = GrpcLink(
+        f"127.0.0.1:{hub.port}", lambda: Identity.load(keys / name, name), session.answer, ended, patience=20, **options
+    )
+
+    def run():
+        try:
+            link.run()
+        except DpermError as error:
+            errors[name] = error
+        finally:
+            session.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return link, thread
+
+
+@pytest.mark.parametrize("secure_sum", [False, True])
+def test_in_process(expected, secure_sum):
+    spec = RunSpec("trial", "rehearsal", PARTIES, OPTIONS, secure_sum)
+    assert simulate(spec, RehearsalDesk(), {name: RehearsalDesk(name) for name in PARTIES}) == expected
+
+
+def test_grpc_with_two_runs_at_once(keys, tmp_path, expected):
+    hub, errors, over = _hub(keys), {}, {name: set() for name in PARTIES}
+
+    def ended(name):
+        def both(run, why):
+            over[name].add((run, why))
+            return len(over[name]) == 2
+
+        return both
+
+    links = [_link(keys, hub, name, tmp_path, errors, ended(name)) for name in PARTIES]
+    results = {}
+
+    def one(run):
+        spec = RunSpec(run, "rehearsal", PARTIES, OPTIONS, secure_sum=run == "masked")
+        session = CoordinatorSession(spec, tmp_path / "lab", RehearsalDesk(), patience=30)
+        results[run] = session.run(hub.transport(run, PARTIES))
+
+    runs = [threading.Thread(target=one, args=(run,)) for run in ("plain", "masked")]
+    for thread in runs:
+        thread.start()
+    for thread in [*runs, *(thread for _, thread in links)]:
+        thread.join(60)
+    hub.close()
+    assert errors == {}
+    assert results == {"plain": expected, "masked": expected}
+    assert all(over[name] == {("plain", ""), ("masked", "")} for name in PARTIES)
+    assert 'bytes_sent_total{party="site-1"}' in hub.metrics.text()
+
+
+def test_who_may_not_connect_is_told_why(keys, tmp_path):
+    hub, errors = _hub(keys, revoked=keys / "ca" / "revoked.pem"), {}
+    revoke(keys / "ca", Identity.load(keys / "thief", "thief").certificate)
+    for name in ("stranger", "thief"):
+        _, thread = _link(keys, hub, name, tmp_path, errors)
+        thread.join(20)
+    with pytest.raises(InvalidInput, match="not on the roster"):
+        hub.transport("r", ["stranger"])
+    hub.close()
+    assert isinstance(errors["stranger"], PeerRefused)
+    assert "not on the coordinator's roster" in str(errors["stranger"])
+    assert "was revoked" in str(errors["thief"])
+
+
+def test_a_coordinator_of_another_authority_is_not_believed(keys, tmp_path):
+    hub, errors = _hub(keys), {}
+    create_authority(tmp_path / "ca")
+    create_request(tmp_path / "site-1", "site-1")
+    _, path = sign_request(tmp_path / "ca", tmp_path / "site-1" / "site-1.csr")
+    install(tmp_path / "site-1", path, tmp_path / "ca" / "ca.crt")
+    _, thread = _link(tmp_path, hub, "site-1", tmp_path / "runs", errors)
+    thread.join(20)
+    hub.close()
+    assert isinstance(errors["site-1"], RunError)
+    assert "did not prove to be the coordinator" in str(errors["site-1"])
+
+
+def _raw(keys, hub, name, *frames):
+    """Talk to a hub with one's own bytes."""
+    key, certificate, authority = Identity.load(keys / name, name).pem()
+    credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+    with grpc.secure_channel(f"127.0.0.1:{hub.port}", credentials, options=CHANNEL_OPTIONS) as channel:
+        answers = channel.stream_stream(f"/{SERVICE}/Join")(iter(frames))
+        try:
+            return next(answers), None
+        except grpc.RpcError as error:
+            return None, error
+
+
+def test_version_negotiation_and_health(keys):
+    hub = _hub(keys)
+    welcome, _ = _raw(keys, hub, "site-1", b"\x00" + json.dumps({"versions": [1, 7]}).encode())
+    assert json.loads(welcome[1:])["version"] == 1
+    for hello in (json.dumps({"versions": [99]}).encode(), b"junk", json.dumps({"versions": 3}).encode()):
+        _, error = _raw(keys, hub, "site-1", b"\x00" + hello)
+        assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
+        assert "speaks protocol 1" in error.details()
+    key, certificate, authority = Identity.load(keys / "site-1", "site-1").pem()
+    credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+    with grpc.secure_channel(f"127.0.0.1:{hub.port}", credentials) as channel:
+        assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"") == b"\x08\x01"
+    hub.close()
+
+
+def test_the_server_itself_refuses_a_missing_or_foreign_certificate(keys, tmp_path):
+    """Whatever a client checks on its own side: no certificate, or one of another authority, reaches no service."""
+    hub = _hub(keys)
+    create_authority(tmp_path / "ca")
+    create_request(tmp_path / "site-1", "site-1")
+    _, path = sign_request(tmp_path / "ca", tmp_path / "site-1" / "site-1.csr")
+    install(tmp_path / "site-1", path, tmp_path / "ca" / "ca.crt")
+    key, certificate, _ = Identity.load(tmp_path / "site-1", "site-1").pem()
+    _, _, authority = Identity.load(keys / "site-1", "site-1").pem()
+    for own in ((), (key, certificate)):
+        credentials = grpc.ssl_channel_credentials(authority, *own)
+        with grpc.secure_channel(f"127.0.0.1:{hub.port}", credentials) as channel:
+            for call in (channel.unary_unary("/grpc.health.v1.Health/Check"), channel.unary_unary(f"/{SERVICE}/Join")):
+                with pytest.raises(grpc.RpcError) as refused:
+                    call(b"", timeout=5)
+                assert refused.value.code() == grpc.StatusCode.UNAVAILABLE  # the handshake fails: no service is reached
+    assert hub.connected() == frozenset()
+    assert hub.metrics.text() == ""
+    hub.close()
+
+
+_FLARE = """
+import os, sys
+from nvflare.private.fed.app.simulator.simulator_runner import SimulatorRunner
+if __name__ == "__main__":
+    job, workspace = sys.argv[1:]
+    sites = "site-1,site-2,site-3"
+    sys.exit(SimulatorRunner(job, workspace, clients=sites, n_clients=3, threads=3).run())
+"""
+
+
+def test_nvflare(keys, tmp_path, expected):
+    pytest.importorskip("nvflare", reason="the extra nvflare is not installed")
+    from dperm.vertical.nvflare_backend import ALLOWED_CLASSES, write_job
+
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    for name in (*PARTIES, "simulator_server"):
+        text = f'name = "{name}"\nkeys = "{keys / name}"\nstate = "{tmp_path / name}"\n'
+        if name == "simulator_server":
+            parties = json.dumps(PARTIES)
+            text += f'[run]\nname = "trial"\nmethod = "rehearsal"\nparties = {parties}\nsecure_sum = true\n'
+            text += f'out = "{tmp_path / "out.json"}"\n[run.options]\nrows = 300000\nrounds = 3\n'
+        (configs / f"{name}.toml").write_text(text)
+    # what every site's operator writes: dperm's two classes and no more
+    local = tmp_path / "workspace" / "local"
+    local.mkdir(parents=True)
+    (local / "resources.json").write_text(json.dumps({"format_version": 2, "class_allow_list": list(ALLOWED_CLASSES)}))
+    (tmp_path / "flare.py").write_text(_FLARE)
+    job = write_job(tmp_path / "job")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "flare.py"), str(job), str(tmp_path / "workspace")],
+        env={**os.environ, "DPERM_NVFLARE": str(configs)},
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert json.loads((tmp_path / "out.json").read_text()) == expected
