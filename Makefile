@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-slow test-oldest lint bench bench-peers clean
+.PHONY: demo test test-fast test-slow test-oldest lint docs bench bench-peers clean
 
 demo: $(VENV)/.run
 	$(BIN)/dperm demo
@@ -30,6 +30,16 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation into site/, its gallery's figures drawn first (a minute; again only after the code changed). Open site/index.html.
+LIBRARY := $(shell find src/dperm -name '*.py')
+FIGURES := $(patsubst examples/%.py,docs/gallery/%.svg,$(filter-out examples/figures.py,$(wildcard examples/*.py)))
+
+docs: $(VENV)/.docs $(FIGURES)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build
+
+docs/gallery/%.svg: examples/%.py examples/figures.py $(LIBRARY) | $(VENV)/.docs
+	$(BIN)/python $< $@
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/noise.py
 
@@ -51,6 +61,10 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e ".[docs]"
+	@touch $@
+
 $(OLDEST)/.dev: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints-oldest.txt -e . \
@@ -58,4 +72,4 @@ $(OLDEST)/.dev: pyproject.toml constraints-oldest.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) dperm-demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) dperm-demo site docs/gallery/*.svg .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
