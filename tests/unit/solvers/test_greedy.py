@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import Lasso, LogisticRegression
 
+from dperm import Bounds, DPLogisticRegression
 from dperm.data.design import DesignMatrix, Scaling
 from dperm.data.holder import DataHolder, DesignData
 from dperm.errors import InvalidInput, Unsupported
@@ -199,3 +200,22 @@ def test_the_printed_noise_takes_one_number_for_all_columns(option):
     solver = GreedyCoordinateDescent(rule="GS-s", **{option: (1.0, 1.0, 1.0, 2.0)})
     with pytest.raises(Unsupported, match="one limit and one smoothness"):
         solver.printed(Objective(Logistic()), problem().facts, Budget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("two_valued", [True, False])
+def test_steps_settle_where_only_a_range_is_known(two_valued):
+    """Columns that fill their range have three times the curvature of those that are spread over it."""
+    rng = np.random.default_rng(3)
+    X = rng.random((4000, 12))
+    X = (X < 0.5).astype(float) if two_valued else X
+    y = (rng.random(4000) < 1.0 / (1.0 + np.exp(-(X - 0.5) @ np.linspace(-4.0, 4.0, 12)))).astype(int)
+
+    def loss(model):
+        z = X @ model.coef_[0] + model.intercept_[0]
+        return np.mean(np.logaddexp(0.0, z) - y * z)
+
+    best = loss(LogisticRegression(C=np.inf).fit(X, y))
+    null = math.log(2.0) - best
+    bounds = Bounds(features=(0.0, 1.0), classes=(0, 1))
+    model = DPLogisticRegression(1e6, bounds=bounds, penalty="none", solver=GreedyCoordinateDescent(n_steps=60))
+    assert loss(model.set_params(insecure_seed=0).fit(X, y)) - best <= 0.03 * null

@@ -42,6 +42,9 @@ from dperm.solvers.central.blocks import coordinate_smoothness
 
 __all__ = ["GreedyCoordinateDescent"]
 
+#: a bound of at most this many guessed root mean squares is a range, not a clip of scaled values
+_RANGE_ONLY = 1.8
+
 FloatArray = NDArray[np.float64]
 
 
@@ -65,7 +68,8 @@ class GreedyCoordinateDescent(Solver):
         largest C_j / sqrt(M_j), so C_j in proportion to sqrt(M_j) wastes none (Mangold et al. 2022).
     smoothness : float or sequence of float, optional
         M_j, public curvature of the coordinates of the mean loss, one for all features or one for each coordinate (the
-        intercept's last); by default curvature bound times spread squared, the intercept's from its height.
+        intercept's last); by default curvature bound times spread squared, or times two thirds of the bound squared
+        where only a range was declared, as a column of two values fills it; the intercept's from its height.
     box : float
         Public bound on a weight's contribution (weight times value); weights are projected to it.
     printed_form : {"implicit", "closed"}
@@ -98,7 +102,7 @@ class GreedyCoordinateDescent(Solver):
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
-        coordinate_smoothness(objective, facts, self.smoothness)  # refuses a wrong number of numbers
+        self._smoothness(objective, facts)  # refuses a wrong number of numbers
         self._limits(facts)
         return Plan(
             (
@@ -141,7 +145,7 @@ class GreedyCoordinateDescent(Solver):
             return self._solve_printed(objective, holder, calibrated)
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
-        smoothness = coordinate_smoothness(objective, facts, self.smoothness)
+        smoothness = self._smoothness(objective, facts)
         limits = self._limits(facts)
         choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
@@ -182,13 +186,24 @@ class GreedyCoordinateDescent(Solver):
         natural = loss.slope_bound * facts.intercept_height * (1.0 + 2.0**-50)  # its height is public and all the same
         return natural if limit is None else min(limit, natural)
 
+    def _smoothness(self, objective: Objective, facts: Facts) -> NDArray[np.float64]:
+        """M_j: two thirds of the largest where a range is all that is known.
+
+        A step of 2/M_j overshoots to a point as bad as it came from, and the same coordinate would win for ever; steps
+        of 1.5/M_j settle for columns that fill their range, and are long enough for those that are spread over it.
+        """
+        chosen = self.smoothness
+        if chosen is None and facts.value_bound <= _RANGE_ONLY * facts.spread:
+            chosen = objective.loss.curvature_bound * facts.value_bound**2 / 1.5
+        return coordinate_smoothness(objective, facts, chosen)
+
     def _solve_printed(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> Solution:
         """The paper's own noise, for one M and one limit: Laplace inside the score, Laplace on the update."""
         assert not isinstance(self.smoothness, tuple)
         assert not isinstance(self.limit, tuple)
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
-        smoothness = self.smoothness or loss.curvature_bound * facts.spread**2
+        smoothness = float(self._smoothness(objective, facts)[0])
         box = self.box / facts.value_bound
         measure = LaplaceNoise(calibrated.noise_multiplier(GradientCoordinate.name))
         entries: dict[int, float] = {}
@@ -241,7 +256,7 @@ class GreedyCoordinateDescent(Solver):
             neighbours,
             n_steps=self.n_steps,
             step=self.step,
-            smoothness=coordinate_smoothness(objective, facts, self.smoothness),
+            smoothness=self._smoothness(objective, facts),
             limits=np.inf if limits is None else limits,
             **assumed,
         )
