@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import dperm
+from dperm.cli.collect import collect
 from dperm.cli.completion import completion
 from dperm.cli.demo import demo
 from dperm.cli.fit import fit
@@ -36,7 +37,7 @@ def cli() -> None:
     """Train sparse and linear models with a differential-privacy guarantee that is true."""
 
 
-for _command in (demo, schema, plan, fit, predict, report, ledger, vertical, completion):
+for _command in (demo, schema, plan, fit, predict, report, ledger, vertical, collect, completion):
     cli.add_command(_command)
 
 
@@ -44,8 +45,12 @@ def main() -> None:
     """Run the command line; one clear sentence and the right exit code for every expected error."""
     try:
         code: Any = cli.main(prog_name="dperm", standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        _end("interrupted; nothing was written, and budget that was reserved before stays spent.", 1)
+    except click.exceptions.Abort as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):  # the answer to a question was no, or there was none
+            _end("not confirmed: nothing was written; use --yes where nobody can answer.", 1)
+        _end(_interrupted(), 1)
+    except KeyboardInterrupt:
+        _end(_interrupted(), 1)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
@@ -71,6 +76,13 @@ def main() -> None:
             1,
         )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupted() -> str:
+    """Say what Ctrl-C leaves behind; a fit says it itself, as it knows what it reserved."""
+    between = len(sys.argv) > 1 and sys.argv[1] in (vertical.name, collect.name)
+    spent = ", and budget that was reserved before stays spent: `dperm ledger list` tells" if between else ""
+    return f"interrupted; nothing was written{spent}."
 
 
 def _end(sentence: str, code: int) -> None:

@@ -1,0 +1,234 @@
+"""Load on a collector over the loopback interface: single reports, batches up to millions of ids, estimates.
+
+    python benchmarks/collect_load.py [--quick] [--postgres URL] [--out benchmarks/results/collect.json]
+
+The service runs on one core and the load generator on another where the system allows it. The generator is bounded:
+every connection has one request under way. The service's own processor time per request is measured too: it says what a
+core of its own would bear when the machine is shared.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import asyncio
+import json
+import platform
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvloop
+
+from dperm.collect import Collection, wire
+
+_MODEL = {
+    "kind": "logistic",
+    "epsilon": 1.0,
+    "names": [f"x{k}" for k in range(10)],
+    "bounds": {"features": [[-1.0] * 10, [1.0] * 10]},
+    "classes": ["no", "yes"],
+    "degree": 2,
+}
+
+
+class _Connection(asyncio.Protocol):
+    """Sends requests one after the other and notes how long each took.
+
+    With ``interval`` seconds between requests, the time counts from the moment at which a request was due.
+    """
+
+    def __init__(
+        self, next_request: Any, times: list[float], statuses: dict[bytes, int], done: asyncio.Event, interval: float
+    ) -> None:
+        self._next, self._times, self._statuses, self._done = next_request, times, statuses, done
+        self._seen, self._interval = b"", interval
+        self._due = time.perf_counter() + interval * random.random()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._when_due()
+
+    def _when_due(self) -> None:
+        wait = self._due - time.perf_counter() if self._interval else 0.0
+        if wait > 0.0:
+            asyncio.get_running_loop().call_later(wait, self._send)
+        else:
+            self._send()
+
+    def _send(self) -> None:
+        request = self._next()
+        if request is None:
+            self._transport.close()
+            return
+        self._started = self._due if self._interval else time.perf_counter()
+        self._due += self._interval
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._seen += data
+        head, gap, body = self._seen.partition(b"\r\n\r\n")
+        if not gap or len(body) < int(head.partition(b"content-length: ")[2].split(b"\r\n", 1)[0]):
+            return
+        self._times.append(time.perf_counter() - self._started)
+        status = head[9:12]
+        self._statuses[status] = self._statuses.get(status, 0) + 1
+        self._seen = b""
+        self._when_due()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._done.set()
+
+
+async def _load(port: int, requests: Any, connections: int, rate: float = 0.0) -> dict[str, Any]:
+    """Send requests as fast as answers come, or ``rate`` of them per second."""
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+    statuses: dict[bytes, int] = {}
+    ends = [asyncio.Event() for _ in range(connections)]
+    started = time.perf_counter()
+    interval = connections / rate if rate else 0.0
+    for end in ends:
+        made = _Connection(requests, times, statuses, end, interval)
+        await loop.create_connection(lambda made=made: made, "127.0.0.1", port)
+    await asyncio.gather(*(end.wait() for end in ends))
+    seconds = time.perf_counter() - started
+    ms = np.array(times) * 1e3
+    return {
+        "connections": connections,
+        "offered_per_second": rate or "as fast as answers come",
+        "requests": len(times),
+        "per_second": round(len(times) / seconds),
+        "p50_ms": round(float(np.percentile(ms, 50)), 1),
+        "p99_ms": round(float(np.percentile(ms, 99)), 1),
+        "statuses": {key.decode(): n for key, n in statuses.items()},
+        "seconds": round(seconds, 1),
+    }
+
+
+def _head(port: int, kind: str, length: int) -> bytes:
+    return (
+        f"POST /v1/load/reports HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: {kind}\r\n"
+        f"content-length: {length}\r\n\r\n"
+    ).encode()
+
+
+def _singles(port: int, one: Collection, n: int) -> Any:
+    """Give n requests of one report each, as a browser sends them."""
+    head = _head(port, "text/plain;charset=UTF-8", 224)
+    size, left = one.task.sketch.size, iter(range(n))
+
+    def make() -> bytes | None:
+        k = next(left, None)
+        if k is None:
+            return None
+        text = f'{{"task":"{one.digest}","id":"{os.urandom(16).hex()}","j":{k % size},"b":{k & 1}}}'
+        return head + text.ljust(224).encode()
+
+    return make
+
+
+def _batches(port: int, one: Collection, n: int, size: int) -> Any:
+    left, statistics = iter(range(n // size)), one.task.sketch.size
+
+    def make() -> bytes | None:
+        if next(left, None) is None:
+            return None
+        body = wire.packed(one.digest, os.urandom(16 * size), np.arange(size) % statistics, np.arange(size) & 1)
+        return _head(port, wire.PACKED, len(body)) + body
+
+    return make
+
+
+def _timed_get(port: int, path: str) -> tuple[float, Any]:
+    started = time.perf_counter()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
+        data = json.load(answer)
+    return round(time.perf_counter() - started, 3), data
+
+
+def _processor_seconds(pid: int) -> float:
+    """Processor time of a process so far; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _measure(database: str, folder: Path, quick: bool, in_all: int) -> dict[str, Any]:
+    one = Collection("load", _MODEL)
+    one.write(folder / "load.json")
+    command = [sys.executable, "-m", "dperm", "collect", "serve", str(folder / "load.json"), "--port", "0"]
+    pinned = hasattr(os, "sched_setaffinity") and (os.cpu_count() or 1) > 1
+    with subprocess.Popen([*command, "--database", database], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            port = int(server.stdout.readline().split()[2].rstrip("/").rsplit(":", 1)[1])
+            if pinned:
+                os.sched_setaffinity(server.pid, {0})
+                os.sched_setaffinity(0, {1})
+            out: dict[str, Any] = {"singles": [], "batches": []}
+            n = 5_000 if quick else 20_000
+            uvloop.run(_load(port, _singles(port, one, 2000), 32))  # warm
+
+            def measured(requests: Any, connections: int, rate: float = 0.0) -> dict[str, Any]:
+                before = _processor_seconds(server.pid)
+                found = uvloop.run(_load(port, requests, connections, rate))
+                used = _processor_seconds(server.pid) - before
+                found["service_cpu_ms_per_request"] = round(1e3 * used / found["requests"], 3)
+                found["load_average"] = round(os.getloadavg()[0], 1)
+                print(database, found, flush=True)
+                return found
+
+            for connections, rate in ((64, 3000.0), (256, 3000.0), (64, 0.0), (256, 0.0)):
+                out["singles"].append(measured(_singles(port, one, n), connections, rate))
+            size = 1000
+            for _ in range(5):
+                found = measured(_batches(port, one, in_all // 5, size), 4)
+                out["batches"].append({**found, "reports_per_second": found["per_second"] * size})
+            seconds, data = _timed_get(port, "/v1/load/estimate")
+            out["estimate"] = {"seconds": seconds, "reports": data["n"], "columns": 10}
+            print(database, out["estimate"], flush=True)
+            sent = 2000 + 4 * n + in_all
+            assert data["n"] == sent, (data["n"], sent)
+            return out
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(60)
+            if pinned:
+                os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--postgres", help="address of an empty database")
+    parser.add_argument("--only-postgres", action="store_true")
+    parser.add_argument("--reports", type=int, default=5_000_000, help="reports sent in batches")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    results: dict[str, Any] = {"python": platform.python_version(), "cores": os.cpu_count()}
+    results["load_before"] = [round(v, 1) for v in os.getloadavg()]
+    with tempfile.TemporaryDirectory() as folder:
+        if not given.only_postgres:
+            results["sqlite"] = _measure(str(Path(folder) / "load.db"), Path(folder), given.quick, given.reports)
+        if given.postgres:
+            results["postgresql"] = _measure(given.postgres, Path(folder), given.quick, given.reports)
+    if given.out:  # one run more: the machine's load differs from run to run
+        runs = json.loads(given.out.read_text()) if given.out.exists() else []
+        given.out.write_text(json.dumps([*runs, results], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""An estimate in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dperm.cli.output import Output
+
+__all__ = ["show_estimate"]
+
+
+def show_estimate(to: Output, data: dict[str, Any]) -> None:
+    """Print what was estimated, with its errors and what it cost."""
+    privacy, model = data["privacy"], data["model"]
+    to.lines(
+        [
+            ("collection", f"{data['name']} version {data['version']}"),
+            ("reports", str(data["n"])),
+            ("privacy", f"epsilon {privacy['epsilon']:g} per person, delta 0; {privacy['unit']}"),
+        ]
+    )
+    if model is None:
+        to.text(f"no estimate yet: {data['reason']}")
+        return
+    for title, rows in _tables(model):
+        to.text("")
+        to.table([title, "estimate", "from", "to"], rows, right=(1, 2, 3))
+    if model.get("intervals_reason"):
+        to.text(f"no intervals: {model['intervals_reason']}")
+    if "query" in data:
+        to.text("")
+        to.table(["query", "estimate", "from", "to"], [_row("share", data["query"])], right=(1, 2, 3))
+
+
+def _tables(model: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    for kind in ("shares", "means"):
+        if kind in model:
+            rows = [_row(name, one) for name, one in zip(model["names"], model[kind], strict=True)]
+            return [(kind[:-1], rows)]
+    if "weights" in model:
+        return [("weight", [[f"a{k}", f"{w:.4g}", "", ""] for k, w in enumerate(model["weights"], 1)])]
+    several = len(model.get("classes", ())) > 2
+    coef = model["coef"] if isinstance(model["coef"][0], list) else [model["coef"]]
+    intercept = model["intercept"] if isinstance(model["intercept"], list) else [model["intercept"]]
+    ends = model["intervals"] if several or model["intervals"] is None else [model["intervals"]]
+    out = []
+    for k, weights in enumerate(coef):
+        values = [*weights, intercept[k]]
+        bounds: Sequence[Any] = [None] * len(values) if ends is None else ends[k]
+        title = f"class {model['classes'][k]}" if several else "coefficient"
+        rows = [
+            [name, f"{value:.4g}", *(("", "") if pair is None else (f"{pair[0]:.4g}", f"{pair[1]:.4g}"))]
+            for name, value, pair in zip(model["names"], values, bounds, strict=True)
+        ]
+        out.append((title, rows))
+    return out
+
+
+def _row(name: str, one: dict[str, Any]) -> list[str]:
+    return [name, f"{one['value']:.4g}", f"{one['interval'][0]:.4g}", f"{one['interval'][1]:.4g}"]

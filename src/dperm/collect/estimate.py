@@ -1,0 +1,235 @@
+"""What a collection estimates: the model that its public description names, fitted to counts with error bars."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.data.bounds import Bounds
+from dperm.errors import InvalidInput, Unsupported
+from dperm.estimators.local import LocalLinearRegression, LocalLogisticRegression
+from dperm.estimators.local_queries import Answer, Marginals, SmoothQueries
+from dperm.solvers.local import Counts, Task
+from dperm.solvers.local.theta_grid import ThetaGridTask
+
+__all__ = ["MODELS", "Model", "model_of"]
+
+_Z95 = 1.959963984540054
+
+
+class Model(ABC):
+    """A model by its public parameters: the task that carries it, and the estimate from the task's counts."""
+
+    kind: ClassVar[str]
+    task: Task
+    #: makes the task from public parameters
+    _build: Callable[..., None]
+
+    def __init__(self, public: Mapping[str, Any]) -> None:
+        self.public = dict(public)
+        try:
+            self._build(**{key: value for key, value in self.public.items() if key != "kind"})
+        except TypeError:
+            raise InvalidInput(f"the description of a {self.kind} model has wrong or missing parts.") from None
+
+    @abstractmethod
+    def fit(self, counts: Counts) -> dict[str, Any]:
+        """Return the estimate as plain data; raises ``Unsupported`` where the reports are too few."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """Names of what a person is asked for, the target excluded."""
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """The target in words for a form: ``classes`` or ``range``; empty if there is none."""
+        return {}
+
+    def words(self) -> str:
+        """Say what is estimated."""
+        return f"{self.kind} of {', '.join(self.columns)}"
+
+
+class _Linear(Model):
+    estimator: Any
+
+    def _bounds(self, bounds: Mapping[str, Any], **more: Any) -> Bounds:
+        given: dict[str, Any] = {
+            key: np.asarray(value) if isinstance(value, list) else value for key, value in bounds.items()
+        }
+        if "features" in given:
+            low, high = bounds["features"]
+            given["features"] = (np.asarray(low, np.float64), np.asarray(high, np.float64))
+        return Bounds(**given, **more)
+
+    def _names(self, names: Sequence[str]) -> None:
+        self._columns = [str(name) for name in names]
+        if len(set(self._columns)) < len(self._columns):
+            raise InvalidInput("columns need different names.")
+        self.task = self.estimator.task(len(self._columns), self._columns)
+
+    @property
+    def columns(self) -> list[str]:
+        return self._columns
+
+    def fit(self, counts: Counts) -> dict[str, Any]:
+        fitted = self.estimator.fit_counts(counts, len(self._columns), self._columns)
+        ends = fitted.intervals_
+        return {
+            "names": [*self._columns, "intercept"],
+            "coef": np.asarray(fitted.coef_).tolist(),
+            "intercept": np.asarray(fitted.intercept_).tolist(),
+            "intervals": None if ends is None else np.asarray(ends).tolist(),
+            "intervals_reason": fitted.intervals_reason_,
+            "confidence": fitted.confidence,
+            "kept": np.asarray(fitted.kept_).tolist(),
+            "degree": fitted.degree_,
+        }
+
+
+class LogisticModel(_Linear):
+    """Logistic regression; see :class:`dperm.LocalLogisticRegression`."""
+
+    kind = "logistic"
+
+    def _build(self, names: Sequence[str], bounds: Mapping[str, Any], classes: Sequence[Any], **given: Any) -> None:
+        self.estimator = LocalLogisticRegression(bounds=self._bounds(bounds, classes=list(classes)), **given)
+        self._names(names)
+
+    @property
+    def target(self) -> dict[str, Any]:
+        assert self.task.inputs is not None
+        return {"classes": self.task.inputs["classes"]}
+
+    def fit(self, counts: Counts) -> dict[str, Any]:
+        return {**super().fit(counts), "classes": self.target["classes"]}
+
+    def words(self) -> str:
+        return f"logistic regression of {' or '.join(map(str, self.target['classes']))} on {', '.join(self.columns)}"
+
+
+class LinearModel(_Linear):
+    """Least squares; see :class:`dperm.LocalLinearRegression`."""
+
+    kind = "linear"
+
+    def _build(self, names: Sequence[str], bounds: Mapping[str, Any], target: Sequence[float], **given: Any) -> None:
+        low, high = target
+        self.estimator = LocalLinearRegression(bounds=self._bounds(bounds, target=(low, high)), **given)
+        self._names(names)
+
+    @property
+    def target(self) -> dict[str, Any]:
+        assert self.task.inputs is not None
+        return {"range": self.task.inputs["target"]}
+
+    def words(self) -> str:
+        low, high = self.target["range"]
+        return f"least squares of a number from {low:g} to {high:g} on {', '.join(self.columns)}"
+
+
+class MarginalsModel(Model):
+    """Shares of people with given values of a few yes-or-no columns; see :class:`dperm.Marginals`."""
+
+    kind = "marginals"
+
+    def _build(self, columns: Sequence[str], epsilon: float, k: int, n_people: int) -> None:
+        self._columns = [str(name) for name in columns]
+        self.queries = Marginals(epsilon, n_bits=len(self._columns), k=k, n_people=n_people)
+        self.task = self.queries.task
+
+    @property
+    def columns(self) -> list[str]:
+        return self._columns
+
+    def fit(self, counts: Counts) -> dict[str, Any]:
+        self.queries.fit_counts(counts)
+        shares = [self.queries.query([column]) for column in range(len(self._columns))]
+        return {"names": self._columns, "shares": [_answer(one, 0.0, 1.0) for one in shares]}
+
+    def query(self, counts: Counts, wanted: Mapping[str, int]) -> dict[str, Any]:
+        """Return the share of people whose named columns hold these values."""
+        unknown = [name for name in wanted if name not in self._columns]
+        if unknown:
+            raise InvalidInput(f"there is no column {unknown[0]!r}: the columns are {', '.join(self._columns)}.")
+        self.queries.fit_counts(counts)
+        found = self.queries.query([self._columns.index(name) for name in wanted], list(wanted.values()))
+        return _answer(found, 0.0, 1.0)
+
+
+class SmoothModel(Model):
+    """Means of smooth functions; those of the columns are shown. See :class:`dperm.SmoothQueries`."""
+
+    kind = "smooth"
+
+    def _build(
+        self, columns: Sequence[str], epsilon: float, low: list[float], high: list[float], n_degrees: int, decay: float
+    ) -> None:
+        self._columns = [str(name) for name in columns]
+        self.queries = SmoothQueries(epsilon, low=low, high=high, n_degrees=n_degrees, decay=decay)
+        self.task = self.queries.task
+
+    @property
+    def columns(self) -> list[str]:
+        return self._columns
+
+    def fit(self, counts: Counts) -> dict[str, Any]:
+        self.queries.fit_counts(counts)
+        means = [
+            _answer(self.queries.query(lambda x, k=k: x[:, k]), self.queries.low[k], self.queries.high[k])  # type: ignore[misc]
+            for k in range(len(self._columns))
+        ]
+        return {"names": self._columns, "means": means}
+
+
+class ThetaGridModel(Model):
+    """A smooth loss of one to three weights; a person's record is the label, -1 or 1, times the features."""
+
+    kind = "theta-grid"
+
+    def _build(self, epsilon: float, loss: str, n_parameters: int, bound: float, degree: int = 2) -> None:
+        self._grid = ThetaGridTask(loss, epsilon, n_parameters, bound, degree)
+        self.task = self._grid.task
+
+    @property
+    def columns(self) -> list[str]:
+        return [f"a{k}" for k in range(1, self._grid.n_parameters + 1)]
+
+    def fit(self, counts: Counts) -> dict[str, Any]:
+        if (counts.n == 0).any():
+            raise Unsupported("some weights have not been asked about yet: more reports are needed.")
+        weights, found = self._grid.estimate(counts)
+        reason = "a theta-grid has no intervals"
+        return {"weights": weights.tolist(), "gap": float(found.gap), "intervals": None, "intervals_reason": reason}
+
+
+#: every kind of model a collection can have
+MODELS: dict[str, type[Model]] = {
+    one.kind: one for one in (LogisticModel, LinearModel, MarginalsModel, SmoothModel, ThetaGridModel)
+}
+
+
+def model_of(public: Any) -> Model:
+    """Return the model that plain data describe."""
+    kind = public.get("kind") if isinstance(public, Mapping) else None
+    if kind not in MODELS:
+        raise InvalidInput(f"the model must be one of {', '.join(MODELS)}, not {kind!r}.")
+    return MODELS[kind](public)
+
+
+def _answer(answer: Answer, low: float, high: float) -> dict[str, Any]:
+    """An answer as plain data; the interval is widened by the bound on the bias and stays in the public range."""
+    if not math.isfinite(answer.deviation):
+        raise Unsupported("nobody has answered yet: more reports are needed.")
+    reach = _Z95 * answer.deviation + answer.bias
+    return {
+        "value": min(high, max(low, answer.value)),
+        "deviation": answer.deviation,
+        "bias": answer.bias,
+        "interval": [max(low, answer.value - reach), min(high, answer.value + reach)],
+    }

@@ -1,0 +1,98 @@
+"""Group commit: reports of a few milliseconds share one transaction, and are acknowledged after it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dperm.collect.metrics import Metrics
+from dperm.collect.store import Entry, Outcome, Store
+from dperm.errors import StoreError
+
+__all__ = ["Inbox"]
+
+#: how long the first report of a transaction waits for others
+GAP_SECONDS = 0.005
+#: reports that may wait before new ones are turned away
+MOST_WAITING = 50_000
+
+
+class Inbox:
+    """Collects entries and writes them in the order of their arrival, one transaction at a time.
+
+    Parameters
+    ----------
+    store : Store
+        Where reports are counted.
+    metrics : Metrics
+        What is measured.
+    clock : callable
+        Seconds since 1970; decides the counting window.
+    """
+
+    def __init__(self, store: Store, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._metrics, self._clock = store, metrics, clock
+        self._waiting: list[tuple[Entry, asyncio.Future[Outcome]]] = []
+        self._n_waiting = 0
+        self._wake = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "dperm-store")
+        self._runner: asyncio.Task[None] | None = None
+        self._ending = False
+        self.failing: str | None = None
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._runner = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Write what is waiting, then end."""
+        self._ending = True
+        self._wake.set()
+        if self._runner is not None:
+            await self._runner
+        self._thread.shutdown(wait=True)
+
+    @property
+    def full(self) -> bool:
+        """Whether so many reports are waiting that a new one should come later."""
+        return self._n_waiting >= MOST_WAITING
+
+    async def add(self, entry: Entry) -> Outcome:
+        """Count an entry's reports; returns when they are on disk."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry, future))
+        self._n_waiting += len(entry.keys)
+        self._wake.set()
+        return await future
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._ending or self._waiting:
+            await self._wake.wait()
+            await asyncio.sleep(GAP_SECONDS)
+            batch, self._waiting = self._waiting, []
+            self._wake.clear()
+            if not batch:
+                continue
+            entries = [entry for entry, _ in batch]
+            started = time.perf_counter()
+            outcomes: list[Any]
+            try:
+                outcomes = await loop.run_in_executor(self._thread, self._store.add, entries, self._clock())
+                self.failing = None
+            except Exception as error:
+                self.failing = str(error) if isinstance(error, StoreError) else f"unexpected {type(error).__name__}"
+                outcomes = [StoreError(self.failing)] * len(batch)
+            self._metrics.committed(time.perf_counter() - started, ok=self.failing is None)
+            self._n_waiting -= sum(len(entry.keys) for entry in entries)
+            for (_, future), outcome in zip(batch, outcomes, strict=True):
+                if future.cancelled():  # the device went away; its report is counted all the same
+                    continue
+                if isinstance(outcome, Exception):
+                    future.set_exception(outcome)
+                else:
+                    self._metrics.counted(outcome)
+                    future.set_result(outcome)

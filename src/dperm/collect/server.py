@@ -1,0 +1,123 @@
+"""One process that serves the collector: bounded connections, no logs about devices, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.config import Config
+
+from dperm.collect.service import Service
+
+__all__ = ["serve"]
+
+#: connections at once; a device needs one for a few milliseconds
+MOST_CONNECTIONS = 1000
+#: a connection that has not asked for anything after so many seconds is closed
+IDLE_SECONDS = 10
+
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 54\r\n"
+    b"retry-after: 2\r\naccess-control-allow-origin: *\r\nconnection: close\r\n\r\n"
+    b'{"error":"too many connections: come back in a while"}'
+)
+
+
+def _protocol(service: Service, most: int, idle: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with a limit on connections and on how long one may stay silent."""
+    base = Config(app=service, lifespan="off")
+    base.load()
+    metrics = service.metrics
+
+    class Bounded(base.http_protocol_class):  # type: ignore[name-defined, misc]
+        _deadline: asyncio.TimerHandle | None = None
+        _counted = False
+
+        def connection_made(self, transport: Any) -> None:
+            if metrics.connections >= most:
+                metrics.refused_connections += 1
+                transport.write(_BUSY)
+                transport.close()
+                self._refused = True
+                return
+            self._refused, self._counted = False, True
+            metrics.connections += 1
+            super().connection_made(transport)
+            self._deadline = asyncio.get_running_loop().call_later(idle, self._silent)
+
+        def _silent(self) -> None:
+            """Close a connection that has not sent one whole head of a request."""
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.close()
+
+        def data_received(self, data: bytes) -> None:
+            if not self._refused:
+                super().data_received(data)
+
+        def eof_received(self) -> None:
+            pass
+
+        def connection_lost(self, error: Exception | None) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            if self._counted:
+                self._counted = False
+                metrics.connections -= 1
+            if not self._refused:
+                super().connection_lost(error)
+
+    return Bounded
+
+
+def serve(
+    service: Service,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    started: Callable[[int], None] | None = None,
+    most_connections: int = MOST_CONNECTIONS,
+    idle_seconds: float = IDLE_SECONDS,
+) -> None:
+    """Serve until the process is told to stop; then finish what is under way and commit what is waiting.
+
+    Parameters
+    ----------
+    service : Service
+        What to serve.
+    host, port : str, int
+        Where to listen; port 0 takes any free one.
+    started : callable, optional
+        Told the port once the service listens.
+    most_connections, idle_seconds : int, float
+        Limits of connections.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    config = Config(
+        app=service,
+        http=_protocol(service, most_connections, idle_seconds),
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=2048,
+        timeout_keep_alive=int(max(1, idle_seconds)),
+        timeout_graceful_shutdown=20,
+    )
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn hands the signal on when it has ended
+            signal.signal(number, lambda *_: sys.exit(0))
+    with listener:
+        if started is not None:
+            listener.listen(2048)
+            started(listener.getsockname()[1])
+        uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,124 @@
+"""A collector's database in PostgreSQL: several services may share one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from dperm.collect.store import IntArray, Store, StoreConflict
+from dperm.errors import MissingDependency, StoreError, Unsupported
+
+__all__ = ["PostgresStore"]
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS dperm_about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS dperm_tasks (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
+    "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",
+    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window BIGINT, cell BIGINT, n BIGINT NOT NULL, "
+    "PRIMARY KEY (task, time_window, cell)) WITH (fillfactor = 50)",
+    "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window BIGINT, cell BIGINT, "
+    "n BIGINT NOT NULL, PRIMARY KEY (task, collector, time_window, cell))",
+)
+_CONNECT_SECONDS = 10
+
+
+class PostgresStore(Store):
+    """Counters and spent ids in one database; a lost connection is opened again with the next transaction."""
+
+    def __init__(self, url: str, *, create: bool) -> None:
+        super().__init__()
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingDependency(
+                "a PostgreSQL database needs psycopg, which is not installed: pip install 'dperm[collect]'."
+            ) from None
+        self._driver = psycopg
+        self._url = url
+        about = psycopg.conninfo.conninfo_to_dict(url)
+        self.shown = f"postgresql://{about.get('host', '')}/{about.get('dbname', '')}"
+        self._secret = str(about.get("password") or "")
+        self._connection: Any = None
+        if not create:
+            with self._reading() as connection:
+                if self._rows(connection, "SELECT to_regclass('dperm_tasks')")[0][0] is None:
+                    raise StoreError(f"there is no collector's database in {self.shown}: check the address.")
+        self._start(_TABLES)
+
+    def _connect(self) -> Any:
+        return self._driver.connect(
+            self._url, connect_timeout=_CONNECT_SECONDS, application_name="dperm collect", autocommit=True
+        )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        errors = self._driver.errors
+        try:
+            yield
+        except (
+            errors.UniqueViolation,
+            errors.DeadlockDetected,
+            errors.SerializationFailure,
+            errors.DuplicateTable,
+        ):
+            raise StoreConflict("another writer came first: nothing was written, try again.") from None
+        except self._driver.Error as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            reason = lines[0].replace(self._secret, "***") if self._secret else lines[0]
+            raise StoreError(f"{self.shown} failed ({reason}): nothing was acknowledged, try again.") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[Any]:
+        with self._explained():
+            if self._connection is None or self._connection.closed:
+                self._connection = self._connect()
+            try:
+                with self._connection.transaction():
+                    # a server may be set up to acknowledge commits that a power cut undoes
+                    self._connection.execute("SET LOCAL synchronous_commit = on")
+                    yield self._connection
+            except self._driver.OperationalError:
+                with suppress(self._driver.Error):
+                    self._connection.close()
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        with self._explained(), self._connect() as connection:
+            connection.isolation_level = self._driver.IsolationLevel.REPEATABLE_READ
+            with connection.transaction():
+                yield connection
+
+    def _rows(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        cursor = connection.execute(sql.replace("?", "%s"), values)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def _many(self, connection: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(sql.replace("?", "%s"), rows)
+
+    def _make_spent_table(self, connection: Any, number: int) -> None:
+        connection.execute(f"CREATE TABLE dperm_spent_{number} (id BIGINT PRIMARY KEY, mark INTEGER NOT NULL)")
+
+    def _spent(self, connection: Any, number: int, keys: IntArray) -> list[tuple[int, int]]:
+        sql = f"SELECT id, mark FROM dperm_spent_{number} WHERE id = ANY(%s)"
+        return list(connection.execute(sql, (keys.tolist(),), binary=True))
+
+    def _spend(self, connection: Any, number: int, keys: IntArray, marks: IntArray) -> None:
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY dperm_spent_{number} (id, mark) FROM STDIN (FORMAT BINARY)") as copy,
+        ):
+            copy.set_types(["int8", "int4"])
+            for row in zip(keys.tolist(), marks.tolist(), strict=True):
+                copy.write_row(row)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        raise Unsupported(f"{self.shown} is backed up with PostgreSQL's own pg_dump.")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()

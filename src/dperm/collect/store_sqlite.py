@@ -1,0 +1,152 @@
+"""A collector's database in one SQLite file.
+
+Random ids would touch a page of the index each. New ids therefore go to a small table first, and from there, one
+slice of the keys at a time and in their order, to the large one: several ids share every page that is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from dperm.collect.store import IntArray, Store, explained
+from dperm.errors import InvalidInput, StoreError
+
+__all__ = ["SqliteStore"]
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS dperm_about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS dperm_tasks (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
+    "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",
+    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window INTEGER, cell INTEGER, n INTEGER NOT NULL, "
+    "PRIMARY KEY (task, time_window, cell)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window INTEGER, cell INTEGER, "
+    "n INTEGER NOT NULL, PRIMARY KEY (task, collector, time_window, cell)) WITHOUT ROWID",
+)
+_BUSY_SECONDS = 30.0
+_CACHE_KIB = 262_144
+_WAL_PAGES = 16_384
+
+#: ids that the small table holds, and slices of the keys that are moved one at a time
+RECENT = 1 << 18
+SLICES = 64
+
+
+class SqliteStore(Store):
+    """Counters and spent ids in one file, in write-ahead mode with a flush for every commit."""
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool) -> None:
+        super().__init__()
+        self._path = Path(os.path.realpath(Path(path).expanduser()))
+        self.shown = str(self._path)
+        if not create and not self._path.exists():
+            raise InvalidInput(f"there is no collector's database at {self.shown}: check the path.")
+        self._recent: dict[int, int] = {}
+        self._slice = random.randrange(SLICES)
+        with explained(self._say, sqlite3.Error):
+            self._connection = self._connect()
+            self._connection.execute("PRAGMA journal_mode = WAL")
+        try:
+            self._start(_TABLES)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        # one thread at a time: Store holds a lock around every transaction
+        made = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        made.execute("PRAGMA synchronous = FULL")
+        made.execute("PRAGMA fullfsync = ON")
+        made.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        made.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+        return made
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connection
+        with explained(self._say, sqlite3.Error):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                self._recent.clear()  # what was counted in memory may not have happened
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with explained(self._say, sqlite3.Error), closing(self._connect()) as connection:
+            connection.execute("BEGIN")
+            yield connection
+
+    def _rows(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return list(connection.execute(sql, values))
+
+    def _many(self, connection: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        connection.executemany(sql, rows)
+
+    def _make_spent_table(self, connection: Any, number: int) -> None:
+        for table in ("recent", "spent"):
+            connection.execute(f"CREATE TABLE dperm_{table}_{number} (id INTEGER PRIMARY KEY, mark INTEGER NOT NULL)")
+
+    def _spent(self, connection: Any, number: int, keys: IntArray) -> list[tuple[int, int]]:
+        asked = (json.dumps(keys.tolist()),)
+        return [
+            row
+            for table in ("recent", "spent")
+            for row in connection.execute(
+                f"SELECT id, mark FROM dperm_{table}_{number} WHERE id IN (SELECT value FROM json_each(?))", asked
+            )
+        ]
+
+    def _spend(self, connection: Any, number: int, keys: IntArray, marks: IntArray) -> None:
+        recent, spent = f"dperm_recent_{number}", f"dperm_spent_{number}"
+        rows = zip(keys.tolist(), marks.tolist(), strict=True)
+        connection.executemany(f"INSERT INTO {recent} (id, mark) VALUES (?, ?)", rows)
+        if number not in self._recent:
+            self._recent[number] = connection.execute(f"SELECT COUNT(*) FROM {recent}").fetchone()[0]
+        else:
+            self._recent[number] += len(keys)
+        for _ in range(SLICES):
+            if self._recent[number] <= RECENT:
+                break
+            low = -(1 << 63) + self._slice * ((1 << 64) // SLICES)
+            ends = (low, low + (1 << 64) // SLICES - 1)
+            connection.execute(f"INSERT INTO {spent} SELECT id, mark FROM {recent} WHERE id BETWEEN ? AND ?", ends)
+            moved = connection.execute(f"DELETE FROM {recent} WHERE id BETWEEN ? AND ?", ends).rowcount
+            self._recent[number] -= moved
+            self._slice = (self._slice + 1) % SLICES
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        target = Path(path)
+        if target.exists():
+            raise InvalidInput(f"{str(target)!r} exists already: choose another name for the backup.")
+        with (
+            explained(self._say, sqlite3.Error),
+            closing(sqlite3.connect(target)) as copy,
+            closing(self._connect()) as here,
+        ):
+            here.backup(copy)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def _say(self, error: Exception) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        what = f"the collector's database {self.shown}"
+        if code == sqlite3.SQLITE_BUSY:
+            return StoreError(f"{what} was busy for {_BUSY_SECONDS:g} seconds: nothing was written, try again.")
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            return StoreError(f"{what} could not be written ({error}): nothing was written, check the disk.")
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return StoreError(f"{what} is damaged or not a database ({error}): restore it from a backup.")
+        return StoreError(f"{what} cannot be used ({error}): check the path and its permissions.")

@@ -1,0 +1,206 @@
+"""A collector that is killed, flooded, starved and cut off: nothing acknowledged is lost, nothing counts twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import socket
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dperm.collect import Collection
+from dperm.collect.store import open_store
+
+
+def _body(one: Collection, k: int) -> str:
+    report = {"task": one.digest, "id": f"{k:032x}", "j": k % 8, "b": k % 2}
+    return json.dumps(report).ljust(224)
+
+
+async def _post(url: str, body: str) -> int:
+    """Send one report on a connection of its own; 0 if there was no answer."""
+    parts = urlsplit(url)
+    try:
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    except OSError:
+        return 0
+    try:
+        head = f"POST /v1/speed/reports HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body.encode())
+        line = await reader.readline()
+        return int(line.split()[1]) if line else 0
+    except OSError:
+        return 0
+    finally:
+        writer.close()
+
+
+def _shuffled_id(k: int) -> int:
+    """Spread ids over the whole range, the same for the same k."""
+    return (k * 0x9E3779B97F4A7C15F39CC0605CEDC835 + 12345) % 2**128
+
+
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def test_a_kill_under_load_loses_and_doubles_nothing(
+    database: str, start: Callable[..., Any], speed: Collection, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    address = str(tmp_path / "collect.db")
+    if database == "postgresql":
+        import psycopg
+
+        address = request.getfixturevalue("postgres_url")
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+    ids = [_shuffled_id(k) for k in range(1000)]
+    acknowledged: set[int] = set()
+
+    async def load(url: str, todo: list[int], kill_after: int, kill: Callable[[], None]) -> None:
+        left = iter(todo)
+
+        async def one_by_one() -> None:
+            for k in left:
+                if await _post(url, _body(speed, ids[k])) in (200, 201):
+                    acknowledged.add(k)
+                    if len(acknowledged) == kill_after:
+                        kill()
+
+        await asyncio.gather(*(one_by_one() for _ in range(16)))
+
+    for round_ in range(2):
+        collector = start(database=address)
+        todo = [k for k in range(len(ids)) if k not in acknowledged]  # everybody who got no answer tries again
+        last = round_ == 1
+        asyncio.run(load(collector.url, todo, -1 if last else 400, collector.kill))
+        if last:
+            assert collector.stop() == 0
+    assert len(acknowledged) == len(ids)
+    with open_store(address) as store:
+        counts = store.counts(store.find("speed"))
+    expected = [0] * 16
+    for key in ids:
+        expected[key % 8 * 2 + key % 2] += 1
+    assert counts.by_answer.ravel().tolist() == expected
+
+
+def test_an_orderly_end_finishes_what_is_under_way(
+    start: Callable[..., Any], speed: Collection, tmp_path: Path
+) -> None:
+    collector = start()
+
+    async def run() -> list[int]:
+        sent = [asyncio.create_task(_post(collector.url, _body(speed, _shuffled_id(k)))) for k in range(100)]
+        await asyncio.sleep(0.05)
+        collector.process.terminate()
+        return [await one for one in sent]
+
+    statuses = asyncio.run(run())
+    assert collector.process.wait(30) == 0
+    with open_store(tmp_path / "collect.db") as store:
+        assert store.counts(store.find("speed")).n_people == statuses.count(201) > 0
+    assert collector.log.read_text() == ""
+
+
+def test_idle_and_slow_clients_are_turned_away_politely(start: Callable[..., Any], speed: Collection) -> None:
+    """Ten thousand connections that say nothing: a bounded number is held, the others are told so, reports go on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 10_000
+    if hard != resource.RLIM_INFINITY and hard < wanted + 500:
+        wanted = hard - 500
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, wanted + 500) if hard > 0 else wanted + 500, hard))
+    collector = start("--most-connections", "200", "--idle-seconds", "2")
+    where = urlsplit(collector.url)
+    held: list[socket.socket] = []
+    try:
+        for _ in range(wanted):
+            held.append(socket.create_connection((where.hostname, where.port), timeout=30))
+        refused = 0
+        for one in held[::100]:
+            one.settimeout(0.2)
+            try:
+                answer = one.recv(400)
+            except TimeoutError:
+                continue
+            if not answer:  # held for a while, then closed because it said nothing
+                continue
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert answer.endswith(b'{"error":"too many connections: come back in a while"}')
+            refused += 1
+        assert refused >= len(held[::100]) // 3
+    finally:
+        for one in held:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    deadline = time.monotonic() + 30
+    while asyncio.run(_post(collector.url, _body(speed, 1))) != 201:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    with urllib.request.urlopen(f"{collector.url}/metrics") as answer:
+        lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+    assert float(lines["dperm_refused_connections_total"]) >= wanted / 3
+    # half a request, then silence: closed after the limit
+    with socket.create_connection((where.hostname, where.port), timeout=30) as slow:
+        slow.sendall(b"POST /v1/speed/reports HTTP/1.1\r\nhost")
+        started = time.monotonic()
+        assert slow.recv(100) == b""
+        assert time.monotonic() - started < 10
+    assert collector.log.read_text() == ""
+
+
+def test_nothing_about_a_device_is_on_disk(start: Callable[..., Any], speed: Collection, tmp_path: Path) -> None:
+    collector = start()
+    about = {"User-Agent": "Rare Browser 7", "Cookie": "session=chocolate", "X-Forwarded-For": "198.51.100.77"}
+    for k in range(3):
+        body = _body(speed, _shuffled_id(k)).encode()
+        request = urllib.request.Request(f"{collector.url}/v1/speed/reports", body, about, method="POST")
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status == 201
+    bad = urllib.request.Request(f"{collector.url}/v1/speed/reports?who=ada", b"{", about, method="POST")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(bad)
+    refused.value.close()
+    with socket.create_connection(urlsplit(collector.url).netloc.split(":"), timeout=30) as broken:
+        broken.sendall(b"\x16\x03\x01 nonsense of Rare Browser 7\r\n\r\n")
+        broken.recv(1000)
+    assert collector.stop() == 0
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert speed.digest.encode() in kept
+    for part in (b"Rare Browser", b"chocolate", b"198.51.100.77", b"127.0.0.1", b"who=ada"):
+        assert part not in kept
+
+
+def test_postgresql_goes_down_and_comes_back(
+    start: Callable[..., Any], speed: Collection, postgres_url: str, tmp_path: Path
+) -> None:
+    """The connection is cut in the middle of the work: the next report finds a new one."""
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+        collector = start(database=postgres_url)
+        assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(1)))) == 201
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dperm collect'"
+        connection.execute(cut)
+        statuses = [asyncio.run(_post(collector.url, _body(speed, _shuffled_id(2)))) for _ in range(3)]
+        assert statuses[0] in (201, 503)
+        assert statuses[-1] in (200, 201)
+        connection.execute("ALTER TABLE dperm_counters RENAME TO elsewhere")
+        assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(3)))) == 503
+        with pytest.raises(urllib.error.HTTPError) as down:
+            urllib.request.urlopen(f"{collector.url}/health")
+        assert down.value.code == 503
+        down.value.close()
+        connection.execute("ALTER TABLE elsewhere RENAME TO dperm_counters")
+        assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(3)))) == 201
+    with open_store(postgres_url) as store:
+        assert store.counts(store.find("speed")).n_people == 3
+    assert os.environ.get("PGPASSWORD", "no password") not in collector.log.read_text()

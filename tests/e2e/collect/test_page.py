@@ -1,0 +1,135 @@
+"""The page in a real browser, against a running collector."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dperm.collect import Collection, simulate
+from dperm.privacy import RandomSource
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+#: a folder for pictures of the page, to be looked at by a person
+SHOTS = os.environ.get("DPERM_SHOTS")
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    with playwright.sync_playwright() as player:
+        try:
+            made = player.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        except playwright.Error:
+            pytest.skip("no Chromium is installed")
+        yield made
+        made.close()
+
+
+def _send(url: str, one: Collection, n: int, seed: int) -> None:
+    sender = simulate.Sender(f"{url}/v1/{one.name}")
+    for reports in simulate.batches(one, n, 20_000, np.random.default_rng(seed), RandomSource(seed)):
+        assert sender.send(simulate.send_packed(one, reports))[0] == 201
+    sender.close()
+
+
+def _shot(page: Any, name: str) -> None:
+    if SHOTS:
+        page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
+
+
+def test_the_page_counts_estimates_and_lets_visitors_try(
+    start: Callable[..., Any], speed: Collection, browser: Any
+) -> None:
+    collector, expect = start(), playwright.expect
+    page = browser.new_page(viewport={"width": 900, "height": 1000})
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    sent: list[Any] = []
+    page.on("request", lambda request: sent.append((request.method, request.url)))
+
+    page.goto(f"{collector.url}/")
+    page.get_by_text("Does waiting drive people away?").click()
+    page.wait_for_selector("#form button")
+    assert page.locator("h1").inner_text() == "Does waiting drive people away?"
+    expect(page.locator("#state")).to_contain_text("people are too few")
+    assert page.locator("#hash").inner_text() == speed.digest
+    _shot(page, "empty")
+
+    # the real module answers in the visitor's browser, and nothing is sent
+    page.fill("input[name=seconds]", "3.5")
+    page.select_option("select", label="stayed")
+    seen = set()
+    for _ in range(20):
+        page.click("#form button")
+        seen.add(page.locator("#report code").inner_text())
+    assert len(seen) > 3
+    assert all(0 <= json.loads(text)["j"] < 8 and json.loads(text)["b"] in (0, 1) for text in seen)
+    assert all(method == "GET" and url.startswith(collector.url) for method, url in sent)
+
+    # reports arrive: the count follows and the intervals shrink
+    _send(collector.url, speed, 100_000, 1)
+    expect(page.locator("#n")).to_have_text("100,000", timeout=20_000)
+    page.wait_for_selector("#model tbody tr")
+    width = (
+        "[...document.querySelectorAll('#model tbody tr')].map(r => r.cells[3].textContent - r.cells[2].textContent)"
+    )
+    before = page.evaluate(width)
+    _shot(page, "some")
+    _send(collector.url, speed, 300_000, 2)
+    expect(page.locator("#n")).to_have_text("400,000", timeout=20_000)
+    after = page.evaluate(width)
+    assert len(after) == 3
+    assert 0 < sum(after) < 0.7 * sum(before)
+    page.wait_for_selector("#history polyline")
+    _shot(page, "many")
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    _shot(page, "dark-narrow")
+    assert problems == []
+
+
+_FOREIGN = """async ([url, hash]) => {
+  const { default: dperm } = await import(url + "/sdk/dperm.mjs");
+  const task = await dperm.load(url + "/v1/speed", hash);
+  const first = await dperm.report(task, { seconds: 2, mobile: 1 }, "left");
+  const again = await dperm.report(task, { seconds: 9, mobile: 0 }, "stayed");
+  const sent = [await dperm.send(task, first), await dperm.send(task, again)];
+  return { first, again, sent, cookies: document.cookie, kept: Object.keys(localStorage) };
+}"""
+
+
+def test_another_site_reports_once_without_a_preflight(
+    start: Callable[..., Any], speed: Collection, browser: Any
+) -> None:
+    """An application on another origin imports the module, reports, and retries with the same bytes."""
+    collector = start()
+    page = browser.new_page()
+    asked: list[Any] = []
+    page.on("request", lambda request: asked.append(request))
+    page.goto(f"{collector.url.replace('127.0.0.1', 'localhost')}/metrics")  # another name is another origin
+    out = page.evaluate(_FOREIGN, [collector.url, speed.digest])
+    assert out["first"] == out["again"]
+    assert out["sent"] == [True, True]
+    assert (out["cookies"], out["kept"]) == ("", ["dperm"])
+    reports = [request for request in asked if request.url.endswith("/reports")]
+    assert [request.method for request in reports] == ["POST", "POST"]
+    headers = [request.all_headers() for request in reports]  # as they went over the wire
+    assert headers[0] == headers[1]
+    assert not {"cookie", "referer", "authorization"} & set(headers[0]), headers[0]
+    assert headers[0]["content-length"] == "224"
+    with urllib.request.urlopen(f"{collector.url}/v1/speed/estimate") as answer:
+        assert json.load(answer)["n"] == 1
+    log = collector.log.read_text()
+    assert "127.0.0.1" not in log
+    assert "Mozilla" not in log

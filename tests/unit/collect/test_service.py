@@ -1,0 +1,420 @@
+"""The service, spoken to in one process: what it takes, refuses, publishes and never keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dperm.collect import Collection, inbox, simulate, wire
+from dperm.collect.sdk.python import Device
+from dperm.collect.sdk.python.device import opened
+from dperm.collect.service import Service
+from dperm.collect.store import Store, open_store
+from dperm.collect.tokens import mint
+from dperm.errors import StoreError
+from dperm.privacy import RandomSource
+
+ID = "00112233445566778899aabbccddeeff"
+
+
+def _run(store: Store, use: Callable[[Any], Awaitable[None]], client: Any, **options: Any) -> Service:
+    async def main() -> Service:
+        service = Service(store, **options)
+        async with service._lifespan(None):  # type: ignore[arg-type]
+            await use(client(service))
+        return service
+
+    return asyncio.run(main())
+
+
+def _report(one: Collection, **changes: Any) -> bytes:
+    return json.dumps({"task": one.digest, "id": ID, "j": 0, "b": 1, **changes}).encode()
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path, logistic: Collection) -> Store:
+    opened_store = open_store(tmp_path / "collect.db", create=True)
+    opened_store.register(logistic)
+    return opened_store
+
+
+def test_one_report(sqlite: Store, logistic: Collection, client: Any) -> None:
+    async def use(to: Any) -> None:
+        path = "/v1/logistic/reports"
+        status, headers, body = await to.request("POST", path, _report(logistic))
+        assert (status, json.loads(body)) == (201, {"accepted": 1, "duplicates": 0, "conflicts": 0})
+        assert headers["access-control-allow-origin"] == "*"
+        assert "set-cookie" not in headers
+        # sending it again changes nothing; another answer under the same id is refused
+        assert (await to.request("POST", path, _report(logistic)))[0] == 200
+        assert (await to.request("POST", path, _report(logistic, b=0)))[0] == 409
+        status, _, body = await to.request("GET", "/v1/logistic/estimate")
+        assert status == 200
+        assert json.loads(body)["n"] == 1
+        status, _, body = await to.request("GET", "/v1/logistic/counts")
+        assert sum(n for rows in json.loads(body)["collectors"].values() for _, _, n in rows) == 1
+        assert (await to.request("GET", "/health"))[0] == 200
+        assert b'dperm_reports_total{outcome="accepted"} 1' in (await to.request("GET", "/metrics"))[2]
+
+    _run(sqlite, use, client)
+
+
+def test_many_reports_and_packed_ones(sqlite: Store, logistic: Collection, client: Any) -> None:
+    reports = [{"id": os.urandom(16).hex(), "j": k % 8, "b": k % 2} for k in range(100)]
+    body = json.dumps({"task": logistic.digest, "reports": reports}).encode()
+    packed = wire.packed(logistic.digest, os.urandom(16 * 300), np.arange(300) % 8, np.arange(300) % 2)
+    same = wire.packed(
+        logistic.digest, bytes.fromhex("".join(r["id"] for r in reports)), np.arange(100) % 8, np.arange(100) % 2
+    )
+    kind = {"content-type": wire.PACKED}
+
+    async def use(to: Any) -> None:
+        path = "/v1/logistic/reports"
+        assert json.loads((await to.request("POST", path, body))[2])["accepted"] == 100
+        # parts of a body are put together
+        halves = [packed[:1000], packed[1000:]]
+        assert json.loads((await to.request("POST", path, halves, kind))[2])["accepted"] == 300
+        # both forms of one report are the same report
+        assert json.loads((await to.request("POST", path, same, kind))[2])["duplicates"] == 100
+        expected = np.concatenate([np.arange(100), np.arange(300)])
+        cells = np.bincount(expected % 8 * 2 + expected % 2, minlength=16)
+        assert np.array_equal(sqlite.counts(logistic).by_answer.ravel(), cells)
+
+    _run(sqlite, use, client)
+
+
+_BAD: dict[str, tuple[Any, int]] = {
+    "not json": (b"{", 400),
+    "a list": (b"[]", 400),
+    "deep": (b"[" * 5000, 400),
+    "bytes": (b"\xff\xfe\x00", 400),
+    "another task": ({"task": "0" * 64}, 400),
+    "no task": ({"task": None}, 400),
+    "large j": ({"j": 8}, 400),
+    "negative j": ({"j": -1}, 400),
+    "j is true": ({"j": True}, 400),
+    "j is a fraction": ({"j": 0.5}, 400),
+    "j is infinite": (b'{"j": 1e999}', 400),
+    "huge j": ({"j": 10**30}, 400),
+    "large b": ({"b": 2}, 400),
+    "b is text": ({"b": "1"}, 400),
+    "short id": ({"id": "00"}, 400),
+    "capital id": ({"id": ID.upper()}, 400),
+    "id with a line end": ({"id": ID + "\n"}, 400),
+    "something private beside it": ({"name": "Ada"}, 400),
+    "token of nobody": ({"token": ID}, 400),
+    "no reports": ({"reports": []}, 400),
+    "reports and more": ({"reports": [{"id": ID, "j": 0, "b": 0}]}, 400),
+}
+
+
+@pytest.mark.parametrize("what", _BAD)
+def test_malformed_reports_count_nothing(what: str, sqlite: Store, logistic: Collection, client: Any) -> None:
+    given, expected = _BAD[what]
+    body = given if isinstance(given, bytes) else _report(logistic, **given)
+
+    async def use(to: Any) -> None:
+        status, _, answer = await to.request("POST", "/v1/logistic/reports", body)
+        assert status == expected
+        assert set(json.loads(answer)) == {"error"}
+        assert b"Ada" not in answer
+        assert sqlite.counts(logistic).n_people == 0
+
+    _run(sqlite, use, client)
+
+
+def test_a_bad_report_among_good_ones_counts_none(sqlite: Store, logistic: Collection, client: Any) -> None:
+    reports = [{"id": os.urandom(16).hex(), "j": 0, "b": 0} for _ in range(5)] + [{"id": ID, "j": 0, "b": 7}]
+    packed = wire.packed(logistic.digest, os.urandom(32), [0, 9], [0, 1])
+
+    async def use(to: Any) -> None:
+        path = "/v1/logistic/reports"
+        body = json.dumps({"task": logistic.digest, "reports": reports}).encode()
+        assert (await to.request("POST", path, body))[0] == 400
+        for broken in (packed, packed[:-1], packed[:32], b""):
+            assert (await to.request("POST", path, broken, {"content-type": wire.PACKED}))[0] == 400
+        assert sqlite.counts(logistic).n_people == 0
+
+    _run(sqlite, use, client)
+
+
+def test_large_bodies_other_methods_and_addresses(sqlite: Store, logistic: Collection, client: Any) -> None:
+    async def use(to: Any) -> None:
+        path = "/v1/logistic/reports"
+        assert (await to.request("POST", path, b"", {"content-length": str(wire.MOST_BYTES + 1)}))[0] == 413
+        assert (await to.request("POST", path, [b" " * 300_000] * 4))[0] == 413
+        many = json.dumps({"task": logistic.digest, "reports": [0] * (wire.MOST_REPORTS + 1)}).encode()
+        assert (await to.request("POST", path, many))[0] == 413
+        assert (await to.request("GET", path))[0] == 405
+        assert (await to.request("DELETE", "/v1/logistic/estimate"))[0] == 405
+        status, headers, _ = await to.request("OPTIONS", path)
+        assert status == 204
+        assert headers["access-control-allow-headers"] == "content-type"
+        for missing in (
+            "/v1/nothing/estimate",
+            "/v1/nothing/schema",
+            "/nothing",
+            "/v1/logistic/nothing",
+            "/v1/x/counts",
+        ):
+            assert (await to.request("GET", missing))[0] == 404
+        assert (await to.request("POST", "/v1/nothing/reports", _report(logistic)))[0] == 404
+        for bad in ("version=x", "window=1.5", "version=1&version=1"):
+            assert (await to.request("GET", f"/v1/logistic/estimate?{bad}"))[0] == 400
+        assert (await to.request("GET", "/v1/logistic/estimate?version=2"))[0] == 404
+        status, headers, body = await to.request("GET", "/v1/logistic/schema?version=1")
+        assert body.decode() == logistic.text
+        assert headers["etag"] == f'"{logistic.digest}"'
+        assert json.loads((await to.request("GET", "/v1"))[2])[0]["hash"] == logistic.digest
+        described = json.loads((await to.request("GET", "/openapi.json"))[2])
+        assert "/v1/{task}/reports" in described["paths"]
+
+    _run(sqlite, use, client)
+
+
+def test_a_slow_body_is_cut_off(
+    sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dperm.collect.service.BODY_SECONDS", 0.05)
+
+    async def use(to: Any) -> None:
+        async def never() -> Any:
+            await asyncio.sleep(30)
+
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "path": "/v1/logistic/reports", "method": "POST", "headers": []}
+        await to.service(scope, never, send)
+        assert sent[0]["status"] == 408
+
+    _run(sqlite, use, client)
+
+
+def test_tokens_are_needed_and_spent_once(tmp_path: Path, logistic: Collection, client: Any) -> None:
+    one, key = Collection("asked", logistic.model, tokens=True), os.urandom(32)
+    store = open_store(tmp_path / "collect.db", create=True)
+    store.register(one)
+    store.register(logistic)
+    token, other = mint(key, one.digest), mint(os.urandom(32), one.digest)
+    task = opened(one.text)
+    report = Device(tmp_path / "a.json").report(task, [1, 0], "left", token=token).encode()
+    forged = Device(tmp_path / "b.json").report(task, [1, 0], "left", token=other).encode()
+    plain = wire.packed(one.digest, bytes.fromhex(token[:32]), [0], [0])
+
+    async def use(to: Any) -> None:
+        path = "/v1/asked/reports"
+        assert len(report) == len(forged) == 224
+        assert (await to.request("POST", path, forged))[0] == 403
+        assert (await to.request("POST", path, _report(one)))[0] == 400
+        assert (await to.request("POST", path, report))[0] == 201
+        assert (await to.request("POST", path, report))[0] == 200
+        # packed: id, j, b, code
+        again = mint(key, one.digest)
+        kind = {"content-type": wire.PACKED}
+        body = plain[:32] + bytes.fromhex(again[:32]) + bytes(5) + bytes.fromhex(again[32:])
+        assert (await to.request("POST", path, body, kind))[0] == 201
+        assert (await to.request("POST", path, body[:-1] + b"\x00", kind))[0] in (403, 200)
+        # a token of one collection is worth nothing in another
+        wrong = body.replace(bytes.fromhex(one.digest), bytes.fromhex(logistic.digest))
+        assert (await to.request("POST", "/v1/logistic/reports", wrong, kind))[0] == 400
+
+    _run(store, use, client, token_key=key)
+
+
+def test_a_database_that_fails_and_comes_back(
+    sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(to: Any) -> None:
+        path, working = "/v1/logistic/reports", sqlite.add
+
+        def broken(*_: Any) -> Any:
+            raise StoreError("the disk is full")
+
+        monkeypatch.setattr(sqlite, "add", broken)
+        status, headers, answer = await to.request("POST", path, _report(logistic))
+        assert (status, headers["retry-after"]) == (503, "2")
+        assert b"disk" not in answer
+        assert (await to.request("GET", "/health"))[0] == 503
+        monkeypatch.setattr(sqlite, "add", working)
+        assert (await to.request("POST", path, _report(logistic)))[0] == 201
+        assert (await to.request("GET", "/health"))[0] == 200
+
+    _run(sqlite, use, client)
+
+
+def test_a_crowd_is_told_to_wait(
+    sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "MOST_WAITING", 10)
+    go, working = threading.Event(), sqlite.add
+    monkeypatch.setattr(sqlite, "add", lambda *given: go.wait(10) and working(*given))
+
+    async def use(to: Any) -> None:
+        bodies = [_report(logistic, id=os.urandom(16).hex()) for _ in range(30)]
+        sent = [asyncio.create_task(to.request("POST", "/v1/logistic/reports", body)) for body in bodies]
+        await asyncio.sleep(0.1)
+        go.set()
+        answers = [await one for one in sent]
+        statuses = [status for status, _, _ in answers]
+        assert sorted(set(statuses)) == [201, 429]
+        assert all(headers["retry-after"] == "2" for status, headers, _ in answers if status == 429)
+        assert sqlite.counts(logistic).n_people == statuses.count(201) == 10
+
+    _run(sqlite, use, client)
+
+
+def test_nothing_about_a_device_is_kept_or_logged(
+    sqlite: Store, logistic: Collection, client: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+    about = {"user-agent": "Rare Browser 7", "cookie": "session=chocolate", "x-forwarded-for": "198.51.100.77"}
+
+    async def use(to: Any) -> None:
+        for _ in range(5):
+            body = _report(logistic, id=os.urandom(16).hex())
+            await to.request("POST", "/v1/logistic/reports", body, about)
+        await to.request("POST", "/v1/logistic/reports", b"{", about)
+        for path in ("/v1/logistic/estimate", "/metrics", "/v1/logistic/counts", "/health", "/v1"):
+            body = (await to.request("GET", path, headers=about))[2]
+            assert not any(part in body for part in (b"Rare", b"chocolate", b"198.51", b"203.0.113"))
+
+    _run(sqlite, use, client)
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    for part in ("Rare Browser", "chocolate", "198.51.100.77", "203.0.113.9"):
+        assert part.encode() not in kept
+        assert part not in caplog.text
+
+
+def test_only_half_of_an_id_is_kept(sqlite: Store, logistic: Collection, client: Any, tmp_path: Path) -> None:
+    async def use(to: Any) -> None:
+        assert (await to.request("POST", "/v1/logistic/reports", _report(logistic)))[0] == 201
+
+    _run(sqlite, use, client)
+    with closing(sqlite3.connect(tmp_path / "collect.db")) as raw:
+        tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        values = {value for table in tables for row in raw.execute(f"SELECT * FROM {table}") for value in row}
+    first, second = (int.from_bytes(bytes.fromhex(half), "little", signed=True) for half in (ID[:16], ID[16:]))
+    assert first in values
+    assert second not in values
+    assert ID.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_reports_wait_for_each_other(sqlite: Store, logistic: Collection, client: Any) -> None:
+    """Reports that arrive together share transactions."""
+
+    async def use(to: Any) -> None:
+        bodies = [_report(logistic, id=os.urandom(16).hex()) for _ in range(200)]
+        answers = await asyncio.gather(*(to.request("POST", "/v1/logistic/reports", body) for body in bodies))
+        assert all(status == 201 for status, _, _ in answers)
+        assert to.service.metrics.commits["done"] < 20
+
+    service = _run(sqlite, use, client)
+    assert service.metrics.reports["accepted"] == 200
+
+
+def test_what_is_waiting_is_written_before_the_end(tmp_path: Path, logistic: Collection, client: Any) -> None:
+    store = open_store(tmp_path / "collect.db", create=True)
+    store.register(logistic)
+    sent: list[Any] = []
+
+    async def use(to: Any) -> None:
+        bodies = [_report(logistic, id=os.urandom(16).hex()) for _ in range(50)]
+        sent.extend(asyncio.ensure_future(to.request("POST", "/v1/logistic/reports", body)) for body in bodies)
+        await asyncio.sleep(0.001)
+
+    async def main() -> None:
+        service = Service(store)
+        async with service._lifespan(None):  # type: ignore[arg-type]
+            await use(client(service))
+        assert [(await one)[0] for one in sent] == [201] * 50
+
+    asyncio.run(main())
+    with open_store(tmp_path / "collect.db") as again:
+        assert again.counts(logistic).n_people == 50
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=st.one_of(
+        st.binary(max_size=300),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
+            lambda inner: (
+                st.lists(inner, max_size=4)
+                | st.dictionaries(st.sampled_from(["task", "id", "j", "b", "reports", "token", "x"]), inner, max_size=5)
+            ),
+            max_leaves=12,
+        ),
+    )
+)
+def test_no_body_breaks_the_reader(body: Any, logistic: Collection) -> None:
+    """Whatever arrives is an entry of this collection or a refusal."""
+    known = {logistic.digest: logistic}
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    if isinstance(body, dict):
+        body = {**body, "task": logistic.digest}
+        text = json.dumps(body).encode()
+    for read, given_bytes in ((wire.read_json, text), (wire.read_packed, bytes.fromhex(logistic.digest) + text)):
+        try:
+            entry = read(given_bytes, "logistic", known, None)
+        except wire.Rejected:
+            continue
+        assert 0 < len(entry.keys) == len(entry.cells) == len(entry.secrets)
+        assert 0 <= min(entry.cells) <= max(entry.cells) < logistic.n_cells
+
+
+def test_simulated_people_send_what_devices_send(collections: dict[str, Collection]) -> None:
+    """The vectorised records are those of the Python client, and every kind of collection can be estimated."""
+    from dperm.collect.results import published
+    from dperm.collect.sdk.python import record
+
+    rng, source = np.random.default_rng(4), RandomSource()
+    for name, one in collections.items():
+        X, y = simulate.people(one, 40, rng)
+        made = simulate.records(one, X, y)
+        document = one.document()
+        for k in range(40):
+            own = record(document, X[k].tolist(), None if y is None else y[k])
+            np.testing.assert_allclose(made[k], own, rtol=1e-12, atol=1e-12)
+        counts = one.task.no_counts()
+        assert published(one, counts)["model"] is None or name in ("marginals", "smooth")
+        for reports in simulate.batches(one, 200_000, 100_000, rng, source):
+            counts += one.task.count(reports)
+        data = json.loads(json.dumps(published(one, counts), allow_nan=False))
+        assert data["n"] == 200_000
+        assert data["model"] is not None, (name, data["reason"])
+        assert data["poisoning"]["one_fake_moves_a_mean_by_at_most"] > 0.0
+
+
+def test_estimates_find_the_truth(collections: dict[str, Collection]) -> None:
+    from dperm.collect.results import published
+
+    rng, source = np.random.default_rng(6), RandomSource(1)
+    one = collections["marginals"]
+    counts = one.task.no_counts()
+    for reports in simulate.batches(one, 1_000_000, 250_000, rng, source):
+        counts += one.task.count(reports)
+    shares = published(one, counts)["model"]["shares"]
+    truth = np.linspace(0.2, 0.8, 12)
+    inside = [
+        low - 0.02 <= value <= high + 0.02
+        for (low, high), value in zip((s["interval"] for s in shares), truth, strict=True)
+    ]
+    assert sum(inside) >= 11
+    pair = one.fitted.query(counts, {"q0": 1, "q11": 1})
+    assert abs(pair["value"] - 0.16) < 0.05 + 2 * pair["deviation"]

@@ -1,0 +1,211 @@
+"""Counters and spent ids, in both databases: once, not lost, and nothing of the report next to its id."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dperm.collect import Collection, store_sqlite
+from dperm.collect.store import Entry, Outcome, Store, marks, open_store
+from dperm.errors import InvalidInput, StoreError
+
+
+def _entry(one: Collection, n: int, seed: int) -> Entry:
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(-(2**63), 2**63 - 1, n, endpoint=True)
+    halves = rng.integers(0, 2**64 - 1, n, dtype=np.uint64, endpoint=True)
+    return Entry(one.digest, keys, halves, rng.integers(0, one.n_cells, n))
+
+
+def _cells(store: Store, one: Collection) -> np.ndarray:
+    return store.counts(one).by_answer.ravel()
+
+
+def test_reports_are_counted_once(store: Store, logistic: Collection, collections: dict[str, Collection]) -> None:
+    levels = collections["levels"]
+    store.register(logistic)
+    store.register(levels)
+    first, second, other = _entry(logistic, 500, 1), _entry(logistic, 3, 2), _entry(levels, 200, 3)
+    assert store.add([first, other, second], 0.0) == [Outcome(500, 0, 0), Outcome(200, 0, 0), Outcome(3, 0, 0)]
+    assert store.add([first], 1e9) == [Outcome(0, 500, 0)]
+    expected = np.bincount(np.concatenate([first.cells, second.cells]), minlength=logistic.n_cells)
+    assert np.array_equal(_cells(store, logistic), expected)
+    assert np.array_equal(_cells(store, levels), np.bincount(other.cells, minlength=levels.n_cells))
+    assert store.counts(levels).n_people == 200
+
+
+def test_a_changed_report_is_a_conflict(store: Store, logistic: Collection) -> None:
+    store.register(logistic)
+    first = Entry(logistic.digest, [5], [0x9E3779B97F4A7C15], [3])
+    changed = Entry(logistic.digest, [5], [0x9E3779B97F4A7C15], [2])
+    assert store.add([first, first, changed], 0.0) == [Outcome(1, 0, 0), Outcome(0, 1, 0), Outcome(0, 0, 1)]
+    assert store.add([changed, first], 0.0) == [Outcome(0, 0, 1), Outcome(0, 1, 0)]
+    mixed = Entry(logistic.digest, [5, 6, 6, 7], [0x9E3779B97F4A7C15, 1, 1, 2**60], [2, 0, 0, 1])
+    assert store.add([mixed], 0.0) == [Outcome(2, 1, 1)]
+    assert store.counts(logistic).n_people == 3
+
+
+def test_windows_and_a_clock_that_goes_back(store: Store, logistic: Collection) -> None:
+    daily = Collection("daily", logistic.model, window=86_400)
+    store.register(daily)
+    for seed, moment in enumerate([86_400.0 * 3 + 5, 86_400.0 * 4, 86_400.0 * 3, -1.0]):
+        store.add([_entry(daily, 10, seed)], moment)
+    assert store.windows(daily) == {-1: 10, 3: 20, 4: 10}
+    assert store.counts(daily).n_people == 40
+    assert store.counts(daily, window=3).n_people == 20
+    # a retry after midnight is still a retry
+    assert store.add([_entry(daily, 10, 0)], 86_400.0 * 9) == [Outcome(0, 10, 0)]
+
+
+def test_descriptions_are_immutable(store: Store, logistic: Collection, collections: dict[str, Collection]) -> None:
+    store.register(logistic)
+    store.register(logistic)
+    changed = Collection("logistic", collections["three-classes"].model)
+    with pytest.raises(InvalidInput, match="immutable"):
+        store.register(changed)
+    newer = Collection("logistic", collections["three-classes"].model, version=2)
+    store.register(newer)
+    assert store.find("logistic") is store.collections[newer.digest]
+    assert store.find("logistic", 1) is store.collections[logistic.digest]
+    assert store.find("nothing") is None
+
+
+def test_merging_adds_every_collector_once(store: Store, logistic: Collection, tmp_path: Path) -> None:
+    store.register(logistic)
+    store.add([_entry(logistic, 100, 1)], 0.0)
+    with open_store(tmp_path / "b.db", create=True) as b, open_store(tmp_path / "c.db", create=True) as c:
+        for other, seed in ((b, 2), (c, 3)):
+            other.register(logistic)
+            other.add([_entry(logistic, 50, seed)], 0.0)
+        early = b.export(logistic)
+        b.add([_entry(logistic, 7, 4)], 0.0)
+        assert store.merge(b.export(logistic)) == 57
+        # late, twice and in a circle: nothing new
+        assert store.merge(early) == store.merge(b.export(logistic)) == 0
+        assert c.merge(store.export(logistic)) == 157
+        assert store.merge(c.export(logistic)) == 50
+        assert store.counts(logistic).n_people == c.counts(logistic).n_people == 207
+        assert np.array_equal(_cells(store, logistic), _cells(c, logistic))
+    damaged = store.export(logistic)
+    damaged["collectors"]["x"] = [[0, logistic.n_cells, 1]]
+    for bad in (
+        None,
+        {"format": "?"},
+        {**damaged, "task": "00"},
+        damaged,
+        {**damaged, "collectors": {"x": [[0, 0.5, 1]]}},
+    ):
+        with pytest.raises(InvalidInput, match="counts"):
+            store.merge(bad)
+
+
+def test_what_is_kept_next_to_an_id_has_one_law() -> None:
+    """For a uniform half of an id the mark is uniform for every report; a planted mark that is not is caught."""
+    halves = np.random.default_rng(0).integers(0, 2**64 - 1, 1 << 20, dtype=np.uint64, endpoint=True)
+
+    def spread(made: np.ndarray) -> float:
+        seen = np.bincount(made >> 8, minlength=256)
+        return float(((seen - len(made) / 256) ** 2).sum() / (len(made) / 256))  # 255 +- 23
+
+    for cell in (0, 1, 7, 2**20):
+        assert spread(marks(halves, np.full(len(halves), cell))) < 400
+    even = (halves * np.uint64(2 * 0)) >> np.uint64(48)
+    assert spread(even.astype(np.int64)) > 400
+    one, other = (marks(halves, np.full(len(halves), cell)) for cell in (4, 5))
+    assert np.mean(one == other) < 2**-14
+
+
+def test_ids_move_to_the_large_table_unchanged(
+    logistic: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_sqlite, "RECENT", 1000)
+    with open_store(tmp_path / "x.db", create=True) as store:
+        store.register(logistic)
+        parts = [_entry(logistic, 700, seed) for seed in range(6)]
+        for part in parts:
+            assert store.add([part], 0.0) == [Outcome(700, 0, 0)]
+        assert store.add(parts, 0.0) == [Outcome(0, 700, 0)] * 6
+    with sqlite3.connect(tmp_path / "x.db") as raw:
+        kept = raw.execute("SELECT id FROM dperm_recent_1 UNION ALL SELECT id FROM dperm_spent_1").fetchall()
+        assert raw.execute("SELECT COUNT(*) FROM dperm_recent_1").fetchone()[0] <= 1000
+    raw.close()
+    assert sorted(key for (key,) in kept) == sorted(np.concatenate([part.keys for part in parts]).tolist())
+
+
+def test_a_full_disk_acknowledges_nothing(logistic: Collection, tmp_path: Path) -> None:
+    with open_store(tmp_path / "x.db", create=True) as store:
+        store.register(logistic)
+        store.add([_entry(logistic, 100, 1)], 0.0)
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StoreError, match="check the disk"):
+            store.add([_entry(logistic, 20_000, 2)], 0.0)
+        assert store.counts(logistic).n_people == 100
+        store._connection.execute(f"PRAGMA max_page_count = {pages + 10_000}")
+        assert store.add([_entry(logistic, 20_000, 2)], 0.0) == [Outcome(20_000, 0, 0)]
+
+
+def test_a_backup_is_a_database(logistic: Collection, tmp_path: Path) -> None:
+    with open_store(tmp_path / "x.db", create=True) as store:
+        store.register(logistic)
+        store.add([_entry(logistic, 100, 1)], 0.0)
+        store.backup(tmp_path / "copy.db")
+        with pytest.raises(InvalidInput, match="exists already"):
+            store.backup(tmp_path / "copy.db")
+        collector = store.collector
+    with open_store(tmp_path / "copy.db") as copy:
+        assert copy.counts(copy.find("logistic")).n_people == 100
+        assert copy.collector == collector
+        assert copy.add([_entry(logistic, 100, 1)], 0.0) == [Outcome(0, 100, 0)]
+
+
+def test_addresses_that_hold_no_database(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no collector's database"):
+        open_store(tmp_path / "x.db")
+    (tmp_path / "y.db").write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreError, match="not a database"):
+        open_store(tmp_path / "y.db")
+    with pytest.raises(StoreError, match="failed"):
+        open_store("postgresql://someone:secret@127.0.0.1:9/x")
+
+
+_WRITER = """
+import sys
+import numpy as np
+from dperm.collect.store import Entry, open_store
+store = open_store(sys.argv[1])
+one = store.find("logistic")
+rng = np.random.default_rng(0)
+while True:
+    keys = rng.integers(-2**63, 2**63 - 1, 50)
+    halves = rng.integers(0, 2**64 - 1, 50, dtype=np.uint64)
+    store.add([Entry(one.digest, keys, halves, rng.integers(0, one.n_cells, 50))], 0.0)
+    print(50, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(logistic: Collection, tmp_path: Path) -> None:
+    with open_store(tmp_path / "x.db", create=True) as store:
+        store.register(logistic)
+    command = [sys.executable, "-c", _WRITER, str(tmp_path / "x.db")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert process.stdout is not None
+    acknowledged = sum(int(process.stdout.readline()) for _ in range(40))
+    process.kill()
+    acknowledged += sum(map(int, process.stdout.read().split()))
+    process.wait()
+    process.stdout.close()
+    with open_store(tmp_path / "x.db") as store:
+        found = store.counts(store.find("logistic")).n_people
+        with sqlite3.connect(tmp_path / "x.db") as raw:
+            tables = "SELECT id FROM dperm_recent_1 UNION ALL SELECT id FROM dperm_spent_1"
+            ids = raw.execute(f"SELECT COUNT(*), COUNT(DISTINCT id) FROM ({tables})").fetchone()
+        raw.close()
+    assert acknowledged <= found <= acknowledged + 50
+    assert ids == (found, found)
