@@ -2,7 +2,8 @@
 
 Everything is drawn afresh: the populations from the operating system's entropy, the bits as in use. One run writes
 benchmarks/results/local.md (tables), local.json (numbers) and local.png (risk against the number of people).
-Run: python benchmarks/local_figures.py [--fast] [--only risk people surrogate planner coverage marginals smooth speed]
+Run: python benchmarks/local_figures.py [--fast] [--only PART ...], the parts being risk, people, surrogate, planner,
+weak, coverage, regression, marginals, smooth and speed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from peers_environments import Unavailable, run_worker
 from scipy import stats
 
 import dperm
-from dperm import Bounds, LocalLogisticRegression
+from dperm import Bounds, LocalLinearRegression, LocalLogisticRegression
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import LinearTask, ThetaGridTask
 from dperm.solvers.local.bernstein import BernsteinPolynomial
@@ -95,12 +96,15 @@ def published(name, k, records):
     return {h: 4.0 * BernsteinPolynomial.of_values(values, h).minimise(1e-3).point - 2.0 for h in (1, 2, 3)}
 
 
-def people(fast):
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
+
+
+def people(fast, sizes=SIZES):
     """Risk against n at p = 2, every person asked; of the published algorithms the best k and order for every n."""
-    sizes = [1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000] + ([] if fast else [10_000_000])
     curves = {name: [] for name in (MOMENTS, ALGORITHM_2, REPAIR_A, REPAIR_B)}
-    for n in sizes:
-        runs = int(np.clip(3e6 / n, 4 if fast else 6, 24))
+    for n in sizes[:-1] if fast and len(sizes) > 1 else sizes:
+        # around 1e5 the repaired algorithms start to be of use: more runs, as their risk scatters widely
+        runs = 4 if fast else 60 if n == 100_000 else int(np.clip(3e6 / n, 6, 24))
         found = {}
         for _ in range(runs):
             rng = np.random.default_rng()
@@ -124,6 +128,16 @@ def people(fast):
             curve.append({"n": n, "k": best[1], "order": best[2], **summary(kept[best])})
         print(n, {name: round(1e4 * c[-1]["mean"], 2) for name, c in curves.items() if c[-1]["n"] == n}, flush=True)
     return {"curves": curves, "null": float(problem.excess(np.zeros(2))), "times": times_fewer(curves)}
+
+
+def merged(before, after):
+    """The curves of an earlier run with the points of a later one in place of its own."""
+    curves = {}
+    for name, points in after["curves"].items():
+        fresh = {point["n"] for point in points}
+        kept = [point for point in before["curves"][name] if point["n"] not in fresh]
+        curves[name] = sorted(kept + points, key=lambda point: point["n"])
+    return {"curves": curves, "null": after["null"], "times": times_fewer(curves)}
 
 
 def times_fewer(curves):
@@ -184,6 +198,23 @@ def planner(fast):
     return rows
 
 
+def weak(fast):
+    """Mean excess beyond that of weights 0 for weights of any length, none included, at 1.2 times the people needed."""
+    rows = []
+    for p in (1, 2, 5):
+        rng, task = np.random.default_rng(), LinearTask("logistic", 1.0, (1.0,) * p, 2.0, 2.0)
+        n = round(1.2 * logistic().plan(1000, p).people_needed)
+        for length in (0.0, 0.1, 0.3, 0.6, 1.5):
+            problem = Logistic.of(p, rng, length * np.eye(p)[0])
+            chance, null = problem.chances(task.task), problem.excess(np.zeros(p))
+            found = [
+                problem.excess(task.estimates(drawn(task.task, chance, n, rng))[0].weights) - null
+                for _ in range(60 if fast else 300)
+            ]
+            rows.append({"p": p, "n": n, "length": length, "null": float(null), **summary(found)})
+    return rows
+
+
 # ------------------------------------------------------------------------------------------ coverage
 def coverage(fast):
     """How often 95% intervals hold the surrogate's minimiser, over 500 collections; drawn counts."""
@@ -204,6 +235,35 @@ def coverage(fast):
     return rows
 
 
+def regression(fast):
+    """Coverage for least squares with an intercept, also where few people answer with many levels; everybody asked."""
+    rows = []
+    for p, n, epsilon, n_levels in (
+        (1, 1_000, 1.0, 2),
+        (1, 4_000, 1.0, 2),
+        (1, 20_000, 1.0, 2),
+        (2, 20_000, 1.0, 2),
+        (2, 3_000, 3.0, 8),
+        (1, 300, 4.0, 16),
+        (1, 1_000, 4.0, 16),
+        (1, 1_000, 16.0, 16),
+        (1, 1_000, 8.0, 2),
+    ):
+        rng, truth = np.random.default_rng(), np.append(np.array([0.3, -0.2])[:p], 0.1)
+        inside, given, runs = 0, 0, 100 if fast else 500
+        for _ in range(runs):
+            x = rng.uniform(-1, 1, (n, p))
+            y = x @ truth[:-1] + truth[-1] + rng.uniform(-0.3, 0.3, n)
+            bounds = Bounds(features=(-1, 1), target=(-1, 1))
+            model = LocalLinearRegression(epsilon, bounds=bounds, refuse_hopeless=False, n_levels=n_levels).fit(x, y)
+            if model.intervals_ is not None:
+                inside += int(((model.intervals_[:, 0] <= truth) & (truth <= model.intervals_[:, 1])).sum())
+                given += p + 1
+        row = {"p": p, "n": n, "epsilon": epsilon, "n_levels": n_levels, "runs": runs}
+        rows.append(row | {"given": given / (runs * (p + 1)), "cover": inside / given if given else None})
+    return rows
+
+
 def minimiser(task, problem):
     """The population's minimiser of the surrogate, by Newton's method on the population itself."""
     powers = [(2 * k, c) for k, c in enumerate(task.coefficients, start=1)]
@@ -221,7 +281,9 @@ PARTS = {
     "people": people,
     "surrogate": surrogate,
     "planner": planner,
+    "weak": weak,
     "coverage": coverage,
+    "regression": regression,
     "marginals": marginals,
     "smooth": smooth,
     "speed": speed,
@@ -232,6 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fast", action="store_true", help="few repetitions; nothing is written")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="keep the other parts")
+    parser.add_argument("--sizes", nargs="+", type=int, help="numbers of people to run again; the others are kept")
     parser.add_argument("--cache", type=Path, default=HERE.parent / ".peers", help="where the figure's environment is")
     options = parser.parse_args()
     folder = HERE / "results"
@@ -239,7 +302,10 @@ def main() -> None:
     results = json.loads(kept.read_text()) if kept.exists() else {}
     for name in options.only:
         start = time.perf_counter()
-        results[name] = PARTS[name](options.fast)
+        if name == "people" and options.sizes:
+            results[name] = merged(results[name], people(options.fast, options.sizes))
+        else:
+            results[name] = PARTS[name](options.fast)
         print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
         results["about"] = {"version": dperm.__version__, "python": platform.python_version(), "threads": 1}
         if not options.fast:

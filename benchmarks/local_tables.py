@@ -56,6 +56,21 @@ def planner(rows):
     return table(["columns", "people needed", "people", "refused", "excess / that of weights 0", "runs"], body)
 
 
+def weak(rows):
+    body = [[row["p"], row["n"], row["length"], f"{1e4 * row['null']:.3g}", cell(row), row["runs"]] for row in rows]
+    head = ["columns", "people", "length of the weights", "excess of weights 0", "excess beyond that", "runs"]
+    return table(head, body)
+
+
+def regression(rows):
+    body = []
+    for row in rows:
+        cover = "" if row["cover"] is None else f"{row['cover']:.1%}"
+        given = f"{row['given']:.1%}"
+        body.append([row["p"], row["epsilon"], row["n_levels"], f"{row['n']:.0e}", row["runs"], given, cover])
+    return table(["columns", "epsilon", "levels", "people", "runs", "intervals given", "cover"], body)
+
+
 def coverage(rows):
     body = [
         [row["p"], row["degree"], f"{row['n']:.0e}", row["runs"], f"{row['given']:.1%}", f"{row['cover']:.1%}"]
@@ -94,7 +109,9 @@ PARTS = {
     "people": ("Risk against people, two columns, in 1e-4", people),
     "surrogate": ("Parabola or quartic, excess risk in 1e-4", surrogate),
     "planner": ("Around the number of people needed", planner),
+    "weak": ("Weak signals at 1.2 times the people needed, in 1e-4", weak),
     "coverage": ("Coverage of 95% intervals", coverage),
+    "regression": ("Coverage of 95% intervals of least squares, intercept included", regression),
     "marginals": ("Marginals: 8 of 32 bits, epsilon 1", marginals),
     "smooth": ("Smooth queries, epsilon 1", smooth),
     "speed": ("Simulating ten million people, one thread", speed),

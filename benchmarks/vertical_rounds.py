@@ -48,7 +48,8 @@ class EchoParty:
 
     calibrated: Any = None
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, n_rounds: int) -> None:
+        self.n_rounds = n_rounds
         self._scores = np.arange(n)
 
     def answer(self, request: Message) -> Message:
@@ -196,7 +197,9 @@ def party(name: str, keys: Path, port: int, bare_port: int, rows: int) -> None:
                 out.put(back)
 
     threading.Thread(target=bare, daemon=True).start()
-    session = PartySession(identity, keys / name / "runs", Desk(lambda spec: EchoParty(spec.options["rows"])))
+    session = PartySession(
+        identity, keys / name / "runs", Desk(lambda spec: EchoParty(spec.options["rows"], spec.options["rounds"]))
+    )
     ended: set[str] = set()
 
     def over(run: str, why: str) -> bool:
@@ -235,11 +238,11 @@ def measure(root: Path, rows: int, rounds: int) -> dict[str, Any]:
     bare.wait()
     found: dict[str, Any] = {"rows": rows, "parties": len(PARTIES), "rounds": rounds}
     for secure_sum in (False, True):
-        spec = RunSpec(f"bench-{int(secure_sum)}", "echo", PARTIES, {"rows": rows}, secure_sum)
+        spec = RunSpec(f"bench-{int(secure_sum)}", "echo", PARTIES, {"rows": rows, "rounds": rounds + 1}, secure_sum)
         made: list[EchoCoordinator] = []
 
         def program(spec: RunSpec, made: list[EchoCoordinator] = made) -> EchoCoordinator:
-            made.append(EchoCoordinator(rows, rounds + 1, bare))
+            made.append(EchoCoordinator(rows, spec.options["rounds"], bare))
             return made[-1]
 
         CoordinatorSession(spec, root / "lab" / "runs", Desk(program)).run(hub.transport(spec.run, PARTIES))

@@ -122,7 +122,7 @@ class MissingDependency(DpermError, ImportError):
 
 
 class RunError(DpermError):
-    """A run between organisations failed; what was reserved stays reserved, and the run can be resumed if it says so."""
+    """A run between organisations failed; what was reserved stays so, and the run can be resumed if it says so."""
 
 
 class ProtocolError(RunError):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dperm.errors import InvalidInput
+from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.categories import LocalHashing, RandomizedCategory, UnaryEncoding
-from dperm.privacy.one_bit import LATTICE
+from dperm.privacy.one_bit import LATTICE, exp_below
 from dperm.privacy.randomness import RandomSource
 from dperm.testing import ContractViolation
 from dperm.testing.local import check_answers
@@ -24,13 +24,40 @@ def allowed(epsilon):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 16.0])
 def test_the_ratios_are_exact_and_one_point_less_is_too_little(epsilon):
-    for k in (2, 3, 10, 1000, 1 << 20):
+    for k in (2, 3, 10, 1000):
         t = RandomizedCategory(epsilon, k).floor
         assert mpmath.mpf(LATTICE - (k - 1) * t) / t <= allowed(epsilon)
         assert mpmath.mpf(LATTICE - (k - 1) * (t - 1)) / (t - 1) > allowed(epsilon)
-        assert LATTICE - (k - 1) * t >= t
+        assert LATTICE - (k - 1) * t > t
     t = UnaryEncoding(epsilon, 5).floor
     assert mpmath.mpf(LATTICE - t) / t <= allowed(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 4.0, 16.0])
+def test_both_sides_of_the_ratio_for_any_number_of_categories(epsilon):
+    """A report either keeps epsilon in both directions, in whole numbers, or is refused."""
+    above, below = exp_below(epsilon)
+    rng, kept, refused = np.random.default_rng(), 0, 0
+    some = [2, 3, 100_812, 101_000, 200_000, 484_400, 10**6, (1 << 20) - 100, 1 << 20]
+    some += (2 ** rng.uniform(1, 20, 400)).astype(int).tolist()
+    for k in some:
+        try:
+            own, other = RandomizedCategory(epsilon, k).ratio
+        except Unsupported:
+            refused += 1
+            continue
+        kept += 1
+        assert own + (k - 1) * other == LATTICE
+        assert own > 0
+        assert own * below <= other * above
+        assert other * below <= own * above
+        assert own > other  # else frequencies could not be told
+    assert kept > 100
+    assert (refused > 0) == (epsilon <= 4.0)
+    if refused:
+        with pytest.raises(Unsupported, match="use LocalHashing"):
+            RandomizedCategory(epsilon, (1 << 20) - 100)
+    assert all(LocalHashing(epsilon, k).ratio[0] > LocalHashing(epsilon, k).ratio[1] for k in some)
 
 
 def test_every_word_goes_to_its_category():
@@ -112,6 +139,44 @@ class TestTheAnswersAlone:
 
         with pytest.raises(ContractViolation, match="claimed"):
             self.audit(Greedy(1.0, 4), 1.0)
+
+
+class TellingKey(LocalHashing):
+    """The key carries the category."""
+
+    def report(self, categories, source):
+        sent = super().report(categories, source)
+        sent[:, 1] = (sent[:, 1] // 4 * 4 + np.asarray(categories)) % ((1 << 31) - 1)
+        return sent
+
+
+class TestThePublicKey:
+    """A key is sent in the clear: it must not know the category."""
+
+    @staticmethod
+    def keys(report, categories):
+        return report.report(categories, RandomSource(6))[:, :2]
+
+    def test_it_is_the_same_whatever_the_categories(self):
+        one, other = np.zeros(5000, int), np.arange(5000) % 4
+        assert np.array_equal(self.keys(LocalHashing(1.0, 4), one), self.keys(LocalHashing(1.0, 4), other))
+        assert not np.array_equal(self.keys(TellingKey(1.0, 4), one), self.keys(TellingKey(1.0, 4), other))
+
+    @staticmethod
+    def audit(report):
+        """All that is sent, the key by its last bits, together with the bucket."""
+        source, g = RandomSource(7), report._buckets.n_categories
+
+        def seen(values):
+            sent = report.report(values.astype(int), source)
+            return (sent[:, 0] % 4 * 4 + sent[:, 1] % 4) * g + sent[:, 2]
+
+        check_answers(seen, (0, 1, 2), 1.0, n_answers=16 * g, slack=0.5)
+
+    def test_key_and_bucket_together_keep_epsilon(self):
+        self.audit(LocalHashing(1.0, 4))
+        with pytest.raises(ContractViolation, match="claimed"):
+            self.audit(TellingKey(1.0, 4))
 
 
 @pytest.mark.parametrize("kind", ALL)

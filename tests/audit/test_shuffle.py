@@ -58,7 +58,7 @@ def bit_laws(epsilon, shares, ends=(0.0, 1.0)):
 @pytest.mark.parametrize("epsilon0", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("n", [1, 2, 5, 9])
 def test_one_statistic(epsilon0, n):
-    shuffled = Shuffled(OneBit(epsilon0), n, "mixer")
+    shuffled = Shuffled(OneBit(epsilon0), n, "mixer", "us")
     for epsilon in EPSILONS:
         true = largest_delta(bit_laws(epsilon0, (1.0,)), n, epsilon)
         assert shuffled.lower_delta(epsilon) <= true + 1e-12
@@ -73,13 +73,13 @@ def test_many_statistics_drawn_in_private_hide_like_one(shares):
     n = 4 if len(shares) == 2 else 3
     choices = bit_laws(1.0, shares, (0.0, 0.4, 1.0) if len(shares) == 2 else (0.0, 1.0))
     for epsilon in EPSILONS[:3] if len(shares) == 3 else EPSILONS[1::2]:
-        assert largest_delta(choices, n, epsilon) <= Shuffled(OneBit(1.0), n, "mixer").delta(epsilon)
+        assert largest_delta(choices, n, epsilon) <= Shuffled(OneBit(1.0), n, "mixer", "us").delta(epsilon)
 
 
 def test_statistics_drawn_in_public():
     """The observer knows who drew what: exact sum over all draws."""
     shares, n = (0.7, 0.3), 5
-    shuffled = Shuffled(OneBit(1.0), n, "mixer", known_shares=shares)
+    shuffled = Shuffled(OneBit(1.0), n, "mixer", "us", known_shares=shares)
     floor = OneBit(1.0).floor / LATTICE
     ends = [[1.0 - floor, floor], [floor, 1.0 - floor]]
     for epsilon in EPSILONS:
@@ -104,7 +104,7 @@ def test_few_levels_and_categories():
     laws = [[own if i == j else other for i in range(3)] for j in range(3)]
     for report, choices in ((levels, rows), (category, laws)):
         for n in (1, 3, 4):
-            shuffled = Shuffled(report, n, "mixer")
+            shuffled = Shuffled(report, n, "mixer", "us")
             for epsilon in EPSILONS:
                 true = largest_delta(choices, n, epsilon)
                 assert shuffled.lower_delta(epsilon) - 1e-12 <= true <= shuffled.delta(epsilon) + 1e-12
@@ -128,13 +128,13 @@ class TestPlantedBugs:
         return any(true > delta_at(epsilon) + 1e-9 for true, epsilon in zip(truth, EPSILONS, strict=True))
 
     def test_the_right_one_passes(self):
-        assert not self.broken(Shuffled(OneBit(1.0), 9, "mixer").delta)
+        assert not self.broken(Shuffled(OneBit(1.0), 9, "mixer", "us").delta)
 
     def test_more_people_than_there_are(self):
-        assert self.broken(Shuffled(OneBit(1.0), 40, "mixer").delta)
+        assert self.broken(Shuffled(OneBit(1.0), 40, "mixer", "us").delta)
 
     def test_reports_with_less_noise(self):
-        assert self.broken(Shuffled(OneBit(0.5), 9, "mixer").delta)
+        assert self.broken(Shuffled(OneBit(0.5), 9, "mixer", "us").delta)
 
     def test_amplification_by_the_number_of_people_alone(self):
         """As if everybody's bit were a fair coin: not a bound once the bits of others are likely 0 or 1."""
@@ -149,12 +149,12 @@ class TestPlantedBugs:
         assert self.broken(naive, 1.5)
 
     def test_a_blanket_that_is_too_wide(self):
-        assert self.broken(Shuffled(TwiceTheBlanket(2.0), 9, "mixer").delta, 2.0)
+        assert self.broken(Shuffled(TwiceTheBlanket(2.0), 9, "mixer", "us").delta, 2.0)
 
 
 def test_blocks_agree_with_the_sum_over_all_numbers_of_others():
     for report, n in ((OneBit(1.0), 3000), (FewLevels(3.0), 3000), (OneBit(4.0), 500)):
-        shuffled = Shuffled(report, n, "mixer")
+        shuffled = Shuffled(report, n, "mixer", "us")
         high, low = report.ratio
         blanket = sum(report.least) / LATTICE
         own = (1.0 - blanket) / (high / low - 1.0)
@@ -179,14 +179,14 @@ def test_blocks_agree_with_the_sum_over_all_numbers_of_others():
 @pytest.mark.parametrize("n", [1000, 100_000, 10_000_000])
 def test_between_the_lower_bound_and_the_closed_form(report, n):
     for delta in (1e-5, 1e-9):
-        bound = Shuffled(report, n, "mixer").epsilon(delta)
+        bound = Shuffled(report, n, "mixer", "us").epsilon(delta)
         assert 0.0 <= bound.lower <= bound.epsilon <= bound.closed_form <= report.epsilon
         assert bound.closed_form == closed_form_epsilon(report.epsilon, n, delta)
 
 
 @pytest.mark.parametrize("epsilon0", [0.5, 1.0, 2.0, 4.0])
 def test_five_times_tighter_than_the_closed_form_and_near_the_truth(epsilon0):
-    bound = Shuffled(OneBit(epsilon0), 1_000_000, "mixer").epsilon(1e-6)
+    bound = Shuffled(OneBit(epsilon0), 1_000_000, "mixer", "us").epsilon(1e-6)
     assert bound.closed_form > 5.0 * bound.epsilon
     assert bound.epsilon < 1.45 * bound.lower
 

@@ -7,10 +7,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
-from dperm.privacy.categories import RandomizedCategory
+from dperm.privacy import few_levels, one_bit
+from dperm.privacy.categories import LocalHashing, RandomizedCategory, UnaryEncoding
+from dperm.privacy.events import ApproximateDP, RandomizedResponse
 from dperm.privacy.few_levels import FewLevels
 from dperm.privacy.local_reports import LOCAL_REPORTS
 from dperm.privacy.one_bit import LATTICE, OneBit, uniform32
+from dperm.privacy.public_noise_bit import PublicNoiseBit
 from dperm.testing import LOCAL_EXAMPLES, ContractViolation, check_local_report
 
 EXAMPLES = [report for group in LOCAL_EXAMPLES.values() for report in group]
@@ -20,9 +23,38 @@ def test_every_report_has_an_example():
     assert set(LOCAL_EXAMPLES) == set(LOCAL_REPORTS)
 
 
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Work is cut into parts of the length at which the contract looks for answers that repeat."""
+    for module in (one_bit, few_levels):
+        monkeypatch.setattr(module, "_CHUNK", 64)
+
+
 @pytest.mark.parametrize("report", EXAMPLES, ids=repr)
 def test_contract(report):
     check_local_report(report)
+
+
+@pytest.mark.parametrize("report", [OneBit(1.0), FewLevels(2.0, 4)], ids=repr)
+@pytest.mark.usefixtures("small_parts")
+def test_contract_across_parts(report):
+    check_local_report(report, n_samples=20_000)
+
+
+@pytest.mark.parametrize(
+    ("report", "event"),
+    [
+        (OneBit(1.5), RandomizedResponse(1.5, 2)),
+        (FewLevels(1.5, 5), ApproximateDP(1.5)),
+        (RandomizedCategory(1.5, 7), RandomizedResponse(1.5, 7)),
+        (UnaryEncoding(1.5, 7), ApproximateDP(1.5)),
+        (LocalHashing(1.5, 70), RandomizedResponse(1.5, 5)),  # round(e^1.5) + 1 buckets
+        (PublicNoiseBit(1.5), ApproximateDP(1.5)),
+    ],
+    ids=repr,
+)
+def test_the_event_is_that_of_one_report(report, event):
+    assert report.event == event
 
 
 @pytest.mark.slow
@@ -74,6 +106,41 @@ class OneWordForTwo(OneBit):
 
 
 @dataclass(frozen=True)
+class SameWordsInTwoParts(OneBit):
+    """Two parts of 64 people share their words: right law for each, not for both."""
+
+    def report(self, values, source, low=-1.0, high=1.0):
+        parts = uniform32(len(values) // 2 + 64, source)[: len(values) // 128 * 64 + 64].reshape(-1, 64)
+        words = np.repeat(parts, 2, axis=0).ravel()[: len(values)]
+        return words < self.thresholds(values, low, high)
+
+
+@dataclass(frozen=True)
+class HalfPrice(FewLevels):
+    """Charged half of what it costs."""
+
+    @property
+    def event(self):
+        return ApproximateDP(self.epsilon / 2)
+
+
+@dataclass(frozen=True)
+class HalfPriceBit(OneBit):
+    @property
+    def event(self):
+        return RandomizedResponse(self.epsilon / 2)
+
+
+@dataclass(frozen=True)
+class MoreAnswersThanThereAre(RandomizedCategory):
+    """Many answers hide a person better: the event of 30 for a report with 3."""
+
+    @property
+    def event(self):
+        return RandomizedResponse(self.epsilon, 30)
+
+
+@dataclass(frozen=True)
 class DecodesTooWide(OneBit):
     def decode(self, bits, low=-1.0, high=1.0):
         return 1.01 * super().decode(bits, low, high)
@@ -109,6 +176,10 @@ class NeverTheLastLevel(FewLevels):
     ("report", "match"),
     [
         (OneWordForTwo(1.0), "independent"),
+        (SameWordsInTwoParts(1.0), "independent"),
+        (HalfPrice(2.0, 4), "event promises"),
+        (HalfPriceBit(1.0), "event promises"),
+        (MoreAnswersThanThereAre(1.0, 3), "event promises"),
         (DecodesTooWide(1.0), "biased"),
         (OnePointTooFew(1.0), "times as likely"),
         (NoClip(2.0, 4), "times as likely"),

@@ -46,13 +46,18 @@ def test_version(tmp_path):
         (("demo", "--epsilon", "nan"), 2, "not NaN"),
         (("demo", "--epsilon", "much"), 2, "not a valid float"),
         (("demo", "--out", "taken"), 2, "is a file"),
+        (("demo", "--out", "."), 2, "'model.json' exists"),
         (("unknown",), 2, "No such command"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_no_traceback(tmp_path, arguments, code, says):
     (tmp_path / "taken").write_text("a file")
+    (tmp_path / "model.json").write_text("somebody's model")
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == code
     assert says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["taken"]
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {
+        "taken": "a file",
+        "model.json": "somebody's model",
+    }

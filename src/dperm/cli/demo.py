@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from dperm.cli.writing import check_outputs
+from dperm.errors import DisappointmentWarning
+
 __all__ = ["demo"]
+
+_FOLDER = Path("dperm-demo")
 
 # Ranges that anyone may know of these measurements: (mean, standard error, worst) of each.
 _RANGES = {
@@ -31,11 +37,12 @@ _RANGES = {
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("dperm-demo"),
+    default=_FOLDER,
     show_default=True,
     help="Folder for the model and its report.",
 )
-def demo(epsilon: float, out: Path) -> None:
+@click.option("--force", is_flag=True, help="Write over existing files.")
+def demo(epsilon: float, out: Path, force: bool) -> None:
     """Fit a private model on a medical table and explain the result."""
     import numpy as np
     from sklearn.datasets import load_breast_cancer
@@ -49,21 +56,24 @@ def demo(epsilon: float, out: Path) -> None:
     from dperm.privacy.report import write_whole
 
     Budget(epsilon, 1e-6)  # refuse a bad epsilon before anything else
+    files = [out / name for name in ("model.json", "report.json", "report.html")]
+    check_outputs(files, force=force or out == _FOLDER)  # that folder holds nothing but a demo
     console = Console()
     table = load_breast_cancer()
     names = [str(name) for name in table.feature_names]
     low, high = zip(*(_range(name) for name in names), strict=True)
     X, X_test, y, y_test = train_test_split(table.data, table.target, test_size=0.3, random_state=0)
 
-    with console.status("fitting"):
+    with console.status("fitting"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DisappointmentWarning)  # the outcome is shown below
         model = DPLogisticRegression(epsilon=epsilon, bounds=Bounds(features=(low, high), classes=[0, 1])).fit(X, y)
         plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     report = model.privacy_report_
     out.mkdir(parents=True, exist_ok=True)
     saved = replace(model._saved(), feature_names_in_=np.array(names, dtype=object))
-    saved.save(out / "model.json")
-    report.save(out / "report.json")
-    path = write_whole(out / "report.html", page_of(saved))
+    saved.save(files[0])
+    report.save(files[1])
+    path = write_whole(files[2], page_of(saved))
 
     console.print(
         f"[bold]Is a tumour benign?[/bold] {len(y)} patients to learn from, {len(names)} measurements each.\n"
@@ -85,7 +95,7 @@ def demo(epsilon: float, out: Path) -> None:
     for j in sorted(range(len(names)), key=lambda j: -abs(effects[j]))[:5]:
         found.add_row(names[j], f"{effects[j]:+.1f}")
     console.print(found)
-    console.print(f"\nModel: {out / 'model.json'}", soft_wrap=True, highlight=False)
+    console.print(f"\nModel: {files[0]}", soft_wrap=True, highlight=False)
     console.print(f"Report, a page for your browser: {path}", soft_wrap=True, highlight=False)
 
 

@@ -14,6 +14,7 @@ import click
 
 from dperm.cli.options import FILE, MODELS, NEIGHBOURS, estimator_of, ledger_option, open_ledger, target_option
 from dperm.cli.output import Output, with_output
+from dperm.cli.writing import check_outputs
 from dperm.errors import BudgetRefused, DpermError, DpermWarning, InvalidBounds, InvalidInput
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ NO_SCHEMA = (
     "to buy the ranges of numeric columns with 10% of the budget."
 )
 
+_NOTHING_SPENT = "interrupted before anything was reserved: nothing was spent and nothing was written."
+
 
 class _Interrupted(DpermError):
-    """Ctrl-C after the budget was reserved."""
+    """Ctrl-C, with a sentence that says what it cost."""
 
 
 @click.command()
@@ -54,17 +57,28 @@ def fit(file: Path, output: Output, **options: Any) -> None:
 
     Writes the model with its schema and report to one JSON file, and the report as a page beside it.
     """
+    try:
+        _fit(file, options, output)
+    except KeyboardInterrupt:
+        raise _Interrupted(_NOTHING_SPENT) from None
+
+
+def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     from dperm.data.files import open_table
     from dperm.privacy.budget import Budget
 
     Budget(options["epsilon"], 1e-6 if options["delta"] is None else options["delta"])  # before anything is read
+    if options["test_epsilon"] is not None:
+        Budget(options["test_epsilon"], 1e-6)
     out: Path = options["out"]
     table = open_table(file)
     _check_options(file, table, options)
-    if out.is_dir():
-        raise InvalidInput(f"{str(out)!r} is a folder: give the path of a file with --out.")
-    page = out.with_suffix(".html")
-    _check_writable([out, page], options["force"])
+    page = out.parent / f"{out.stem}.html"
+    if out.suffix.lower() == ".html":
+        raise InvalidInput(f"--out {str(out)!r} is where the report page goes: end the name of the model in .json.")
+    read = (file, options["schema_path"])
+    check_outputs([out, page], inputs=read, address=options["address"], force=options["force"])
+    _check_writable(out)
     training = _read(table, options)
     name = _model_name(options["model"], training.classification)
     book, renamed = _ledger(table.path, options)
@@ -77,22 +91,32 @@ def fit(file: Path, output: Output, **options: Any) -> None:
         ledger=book,
     )
     rows, test = _split(training, options["test_fraction"])
-    _warn(estimator, training, len(rows[1]), output)
-    _fitted(estimator, rows, book, options["address"], output)
-    saved = replace(estimator._saved(), feature_names_in_=_object_array(training.names), schema=training.schema)
-    charged = book.for_dataset(saved.privacy_report_.ledger["dataset"])
-    charged.remember(_file_fingerprint(charged, table.path))
-    score = _score(saved, test, charged, options)
-    from dperm.cli.summary import effects, page_of, summary_data, summary_rows
+    told = _warn(estimator, training, len(rows[1]), output)
+    before, written = len(book.entries()), list[str]()
+    try:
+        _fitted(estimator, rows, options["address"], output, told)
+        saved = replace(estimator._saved(), feature_names_in_=_object_array(training.names), schema=training.schema)
+        charged = book.for_dataset(saved.privacy_report_.ledger["dataset"])
+        charged.remember(_file_fingerprint(charged, table.path))
+        # before the score, which may be refused or interrupted: the model is paid for
+        written += _write(saved, out, page, output)
+        score = _score(saved, test, charged, options, written, output)
+        _tell(output, saved, charged.spent(), score, written, renamed or _other_name(book, charged))
+    except KeyboardInterrupt:
+        raise _Interrupted(_what_is_spent(estimator, book, before, written)) from None
 
-    written = _write(saved, page_of(saved), out, page, output)
-    facts = (saved, charged.spent(), score, written, renamed or _other_name(book, charged))
+
+def _tell(output: Output, saved: Any, *facts: Any) -> None:
+    from dperm.cli.summary import effects, summary_data, summary_rows
 
     def show(output: Output) -> None:
-        output.lines(summary_rows(*facts))
-        output.table(("effect of", "over its whole range"), effects(saved), right=(1,))
+        output.lines(summary_rows(saved, *facts))
+        if found := effects(saved):
+            output.table(("effect of", "over its whole range"), found, right=(1,))
+        else:
+            output.text("Every effect is 0: the noise won. More rows, fewer columns or a larger epsilon would help.")
 
-    output.result(summary_data(*facts), show)
+    output.result(summary_data(saved, *facts), show)
 
 
 def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
@@ -131,16 +155,11 @@ def _model_name(given: str | None, classification: bool) -> str:
     return given
 
 
-def _check_writable(paths: list[Path], force: bool) -> None:
-    """Try to write beside the wanted files: a model that cannot be kept must not cost budget."""
-    for path in paths:
-        if path.exists() and not force:
-            raise InvalidInput(
-                f"{str(path)!r} exists, and what it holds was paid for: choose another --out, or --force."
-            )
-    folder = paths[0].parent
+def _check_writable(path: Path) -> None:
+    """Try to write beside the wanted file: a model that cannot be kept must not cost budget."""
+    folder = path.parent
     if not folder.is_dir():
-        raise InvalidInput(f"cannot write {str(paths[0])!r}: its folder does not exist; create it first.")
+        raise InvalidInput(f"cannot write {str(path)!r}: its folder does not exist; create it first.")
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".dperm-") as probe:
             probe.write(bytes(1 << 20))
@@ -188,48 +207,64 @@ def _split(training: Training, fraction: float) -> tuple[tuple[Any, Any], tuple[
     return (training.X[~out], training.y[~out]), (training.X[out], training.y[out])
 
 
-def _warn(estimator: Any, training: Training, n: int, output: Output) -> None:
-    """Say before the fit what is likely to disappoint; it is known from public numbers."""
+def _warn(estimator: Any, training: Training, n: int, output: Output) -> set[str]:
+    """Say before the fit what is likely to disappoint, and return it; it is known from public numbers."""
     schema = training.schema
+    if schema is not None and _drafted_classes(schema.target):
+        output.note(
+            f"note: target {schema.target.name!r} is predicted as {len(schema.target.classes)} classes, as drafted "
+            'from its whole numbers; if it is an amount, write kind = "number", low and high in the schema.'
+        )
     n_classes = len(schema.target.classes) if schema is not None and training.classification else None
-    for text in estimator.plan(n, len(training.names), n_classes or None).warnings:
-        output.note(f"note: {text}.")
+    texts = [f"{text}." for text in estimator.plan(n, len(training.names), n_classes or None).warnings]
+    for text in texts:
+        output.note(f"note: {text}")
+    return set(texts)
 
 
-def _fitted(estimator: Any, rows: tuple[Any, Any], book: Any, given_ledger: str | None, output: Output) -> None:
+def _drafted_classes(target: Any) -> bool:
+    """Whether it was a guess, confirmed as it stood, that several whole numbers are classes."""
+    whole = len(target.classes) > 2 and all(type(one) is int for one in target.classes)
+    return whole and "kind" in target.confirmed
+
+
+def _fitted(estimator: Any, rows: tuple[Any, Any], given_ledger: str | None, output: Output, told: set[str]) -> None:
     from dperm.estimators.progress import watching
 
-    before = len(book.entries())
     try:
         with warnings.catch_warnings(record=True) as said, output.progress("fitting") as bar, watching(bar):
             warnings.simplefilter("always", DpermWarning)
             estimator.fit(*rows)
-    except KeyboardInterrupt:
-        raise _Interrupted(_what_is_spent(estimator, book, before)) from None
     except BudgetRefused as error:
         if not given_ledger:
             raise
         where = f"`dperm ledger show --ledger {shlex.quote(given_ledger)}"
         raise BudgetRefused(str(error).replace("`dperm ledger show", where)) from None
     for one in said:
-        if issubclass(one.category, DpermWarning):
+        # what the plan knows was said before the fit
+        if issubclass(one.category, DpermWarning) and str(one.message) not in told:
             output.note(f"note: {one.message}")
 
 
-def _what_is_spent(estimator: Any, book: Any, before: int) -> str:
+def _what_is_spent(estimator: Any, book: Any, before: int, written: list[str]) -> str:
     """Say what an interrupted fit has cost: its reservation stays, whatever was made of it."""
-    purpose = f"{type(estimator).__name__} "
-    rows = [row for row in book.entries()[before:] if row["kind"] == "reserve" and row["purpose"].startswith(purpose)]
-    if not rows:
-        return "interrupted before anything was reserved: nothing was spent and nothing was written."
-    name = shlex.quote(rows[-1]["dataset"])
+    name = type(estimator).__name__
+    made = [row for row in book.entries()[before:] if row["kind"] == "reserve"]
+    fits = [row for row in made if row["purpose"].startswith(f"{name} ")]
+    if not fits:
+        return _NOTHING_SPENT
+    kept = f"{' and '.join(written)} were written" if written else "nothing was written"
+    scored = ", and that of the score," if any(row["purpose"].startswith(f"score of {name} ") for row in made) else ""
+    where = shlex.quote(fits[-1]["dataset"])
     return (
-        f"interrupted: nothing was written, and the epsilon {estimator.epsilon:g} that was reserved on data set {name} "
-        f"stays spent, as `dperm ledger show {name}` tells."
+        f"interrupted: {kept}, and the epsilon {estimator.epsilon:g} that was reserved on data set {where}{scored} "
+        f"stays spent, as `dperm ledger show {where}` tells."
     )
 
 
-def _score(saved: Any, test: tuple[Any, Any] | None, book: Any, options: dict[str, Any]) -> Any:
+def _score(
+    saved: Any, test: tuple[Any, Any] | None, book: Any, options: dict[str, Any], written: list[str], output: Output
+) -> Any:
     """Return the score on held-out rows: paid for, or marked as not private."""
     if test is None:
         return None
@@ -237,18 +272,23 @@ def _score(saved: Any, test: tuple[Any, Any] | None, book: Any, options: dict[st
         from dperm.estimators.scoring import paid_score
 
         relation = options["neighbours"]
-        return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=book, neighbours=relation)
+        try:
+            return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=book, neighbours=relation)
+        except DpermError:
+            output.note(f"note: the model is kept, without a score: {', '.join(written)}.")
+            raise
     from dperm.cli.summary import OwnersScore
 
     return OwnersScore.of(saved, *test)
 
 
-def _write(saved: Any, html: str, out: Path, page: Path, output: Output) -> list[str]:
+def _write(saved: Any, out: Path, page: Path, output: Output) -> list[str]:
     """Write model and page; a model that was paid for is kept somewhere, whatever happens to its folder."""
+    from dperm.cli.summary import page_of
     from dperm.privacy.report import write_whole
 
     try:
-        return [str(saved.save(out)), str(write_whole(page, html))]
+        return [str(saved.save(out)), str(write_whole(page, page_of(saved)))]
     except OSError as error:
         rescued = Path(tempfile.mkdtemp(prefix="dperm-")) / out.name
         saved.save(rescued)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 
 from dperm.cli.options import FILE, ledger_option, open_ledger
 from dperm.cli.output import Output, with_output
+from dperm.cli.writing import check_outputs, ledger_file
 from dperm.errors import InvalidInput
 
 __all__ = ["ledger"]
@@ -27,6 +29,9 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 
 _NAME = click.argument("name", shell_complete=_names)
+
+
+_HEADER = ("time", "who", "what for", "epsilon", "delta", "releases", "state")
 
 
 @click.group()
@@ -48,6 +53,7 @@ def list_command(address: str | None, output: Output) -> None:
             return
         rows = [(one.dataset, str(one.n_fits), _epsilon(one.epsilon), f"{one.delta:.2g}", *_cap(one)) for one in found]
         output.table(("data set", "fits", "epsilon", "delta", "cap", "used", "room for"), rows, right=(1, 2, 3))
+        output.text("Epsilon is that of everything together, restated at the delta beside it.")
 
     data = {"ledger": book.address, "neighbours": str(book.neighbours), "head": book.head}
     output.result({**data, "datasets": [one.to_dict() for one in found]}, show)
@@ -71,7 +77,11 @@ def show_command(name: str, address: str | None, output: Output) -> None:
             output.text(
                 f"{spent.reserved_unsettled} of them reserved and not settled (running or crashed): all counts."
             )
-        output.table(("time", "what for", "releases", "charge", "state"), rows, right=(2, 3))
+        output.table(_HEADER, rows, right=(3, 4, 5))
+        output.text(
+            "Each line has the budget that it was made for (~: its own figure at that delta, as none was recorded). "
+            f"They do not add up: the total is composed anew and stated at delta {spent.delta:.2g}."
+        )
         output.text(f"Head of the hash chain: {book.head}")
 
     output.result({"spent": spent.to_dict(), "entries": entries, "head": book.head}, show)
@@ -92,9 +102,15 @@ def cap_command(
     from dperm.privacy.budget import Budget
 
     budget = Budget(epsilon, delta)
+    unknown = _unknown(address, name)
+    if not yes and sys.stdin is not None and sys.stdin.isatty():
+        question = f"A cap never changes. Limit {name!r} to epsilon {epsilon:g} at {delta:g}?"
+        click.confirm(f"{unknown[:1].upper()}{unknown[1:]} {question}".lstrip(), abort=True, err=True)
+    elif unknown and not yes:
+        raise InvalidInput(f"{unknown} A cap never changes: check the name, and use --yes to set it all the same.")
+    elif unknown:
+        output.note(f"note: {unknown}")
     book = open_ledger(address, name, create=True)  # a cap is best set before the first fit
-    if not yes and click.get_text_stream("stdin").isatty():
-        click.confirm(f"A cap never changes. Limit {name!r} to epsilon {epsilon:g} at {delta:g}?", abort=True, err=True)
     book.set_cap(budget, mode)
     spent = book.spent()
     told = f"Data set {name!r} may spend epsilon {epsilon:g} at delta {delta:g} in all; {spent.used:.0%} is used."
@@ -103,12 +119,15 @@ def cap_command(
 
 @ledger.command("export")
 @click.option("--out", type=FILE, help="File to write; standard output by default.")
+@click.option("--force", is_flag=True, help="Write over an existing file.")
 @ledger_option()
 @with_output
-def export_command(out: Path | None, address: str | None, output: Output) -> None:
+def export_command(out: Path | None, force: bool, address: str | None, output: Output) -> None:
     """Write the whole ledger as JSON, without fingerprints of data."""
     from dperm.privacy.report import write_whole
 
+    if out is not None:
+        check_outputs([out], address=address, force=force)
     text = json.dumps(open_ledger(address).export(), indent=2, allow_nan=False) + "\n"
     if out is None:
         click.echo(text, nl=False)
@@ -130,11 +149,25 @@ def verify_command(head: str | None, address: str | None, output: Output) -> Non
 
 def _known(address: str | None, name: str) -> Any:
     book = open_ledger(address, name)
-    names = book.datasets()
-    if name not in names:
-        known = ", ".join(shlex.quote(one) for one in names[:8]) or "none"
-        raise InvalidInput(f"the ledger {book.address} knows no data set {name!r}; it knows {known}.")
+    if unknown := _not_in(book, name):
+        raise InvalidInput(unknown)
     return book
+
+
+def _unknown(address: str | None, name: str) -> str:
+    """Say that a data set is not in a ledger, which need not be there yet; empty if it is."""
+    where = ledger_file(address)
+    if where is not None and not where.exists():
+        return f"there is no ledger at {where} yet, and no data set {name!r}."
+    return _not_in(open_ledger(address, name), name)
+
+
+def _not_in(book: Any, name: str) -> str:
+    names = book.datasets()
+    if name in names:
+        return ""
+    known = ", ".join(shlex.quote(one) for one in names[:8]) or "none"
+    return f"the ledger {book.address} knows no data set {name!r}; it knows {known}."
 
 
 def _epsilon(value: float) -> str:
@@ -147,8 +180,8 @@ def _cap(spent: Any) -> tuple[str, str, str]:
     return f"{spent.cap.budget.epsilon:g}", f"{spent.used:.0%}", f"epsilon {spent.fits_epsilon:.3g}"
 
 
-def _fits(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str, str]]:
-    """One line per reservation: when, what for, how many releases, what the cap was charged, how it ended."""
+def _fits(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """One line per reservation: when, who, what for, with which budget, how many releases, how it ended."""
     made: dict[str, int] = {}
     settled = set()
     for entry in entries:
@@ -156,13 +189,27 @@ def _fits(entries: list[dict[str, Any]]) -> list[tuple[str, str, str, str, str]]
             made[entry["reservation"]] = made.get(entry["reservation"], 0) + int(entry["count"])
         elif entry["kind"] == "settle":
             settled.add(entry["reservation"])
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for entry in entries:
         time = str(entry["time"]).partition(".")[0].replace("T", " ")
         if entry["kind"] == "cap":
-            rows.append((time, f"cap of epsilon {entry['epsilon']:g} at delta {entry['delta']:g}", "", "", "set"))
+            budget = (f"{entry['epsilon']:g}", f"{entry['delta']:.2g}")
+            rows.append((time, "", "cap on all together", *budget, "", "set"))
         elif entry["kind"] == "reserve":
-            charge = "" if entry["charge"] is None else f"{entry['charge']:.3g}"
             state = "done" if entry["id"] in settled else "reserved"
-            rows.append((time, entry["purpose"], str(made.get(entry["id"], "")), charge, state))
+            releases = str(made.get(entry["id"], ""))
+            rows.append((time, entry.get("by", ""), entry["purpose"], *_requested(entry), releases, state))
     return rows
+
+
+def _requested(entry: dict[str, Any]) -> tuple[str, str]:
+    """Return epsilon and delta that a reservation was made for, else its own figure at the usual delta."""
+    if (asked := entry.get("requested")) is not None and not entry["unbounded"]:
+        return f"{asked['epsilon']:g}", f"{asked['delta']:.2g}"
+    if entry["unbounded"]:
+        return "unbounded", ""
+    from dperm.privacy.composition import upper_epsilon
+    from dperm.privacy.events import event_from_dict
+
+    delta = 1e-6
+    return f"~{_epsilon(upper_epsilon(event_from_dict(entry['event']), delta)[0])}", f"{delta:.2g}"

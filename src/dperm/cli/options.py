@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from dperm.cli.writing import ledger_file
+from dperm.errors import InvalidInput, LedgerUnreadable
+
 __all__ = ["FILE", "MODELS", "NEIGHBOURS", "estimator_of", "ledger_option", "open_ledger", "target_option"]
 
 #: a path that the command itself opens, so that its own sentence says what is wrong with it
@@ -61,4 +64,9 @@ def open_ledger(address: str | None, dataset: str = "default", *, create: bool =
     """Open the ledger that is given, or this user's own, which is made if it is missing."""
     from dperm import Ledger
 
-    return Ledger(address or Ledger.default_path(), dataset=dataset, create=create or address is None)
+    try:
+        return Ledger(address or Ledger.default_path(), dataset=dataset, create=create or address is None)
+    except LedgerUnreadable as error:
+        if not address or ledger_file(address) is None:
+            raise
+        raise InvalidInput(str(error)) from None  # a wrong path on the command line is wrong usage

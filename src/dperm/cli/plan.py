@@ -10,6 +10,7 @@ import click
 
 from dperm.cli.options import FILE, MODELS, NEIGHBOURS, estimator_of
 from dperm.cli.output import Output, with_output
+from dperm.cli.writing import check_outputs
 from dperm.errors import InvalidInput
 
 __all__ = ["plan"]
@@ -28,9 +29,14 @@ _BLOCKS = 20
 @click.option("--neighbours", type=NEIGHBOURS, default="replace-one", show_default=True)
 @click.option("--buy-bounds", is_flag=True, help="As if ranges were bought with 10% of the budget.")
 @click.option("--out", type=FILE, help="Write the figure to an .svg file.")
+@click.option("--force", is_flag=True, help="Write over an existing file.")
 @with_output
 def plan(output: Output, **options: Any) -> None:
     """Say which method a fit would use, with how much noise, and what another budget or more rows would buy."""
+    if options["out"] is not None:
+        if options["out"].suffix != ".svg":
+            raise InvalidInput("--out must end in .svg.")
+        check_outputs([options["out"]], inputs=(options["schema_path"],), force=options["force"])
     made = _Made.of(options)
     base = made.summary(options["epsilon"], options["rows"])
     grid = {rows: [made.cell(options["epsilon"] * f, rows) for f in _FACTORS] for rows in (made.rows, 2 * made.rows)}
@@ -126,8 +132,6 @@ def _write_figure(made: _Made, epsilon: float, out: Path) -> str:
     from dperm.privacy.report import write_whole
     from dperm.privacy.report_figures import Series, line_chart
 
-    if out.suffix != ".svg":
-        raise InvalidInput("--out must end in .svg.")
     epsilons = [epsilon * 2.0 ** (k / 2.0) for k in range(-6, 7)]
     series = []
     for rows in (made.rows, 2 * made.rows):

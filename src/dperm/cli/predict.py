@@ -11,6 +11,7 @@ import click
 
 from dperm.cli.options import FILE
 from dperm.cli.output import Output, with_output
+from dperm.cli.writing import check_outputs
 from dperm.errors import InvalidInput
 
 __all__ = ["predict"]
@@ -20,9 +21,10 @@ __all__ = ["predict"]
 @click.argument("model", type=FILE)
 @click.argument("file", type=FILE)
 @click.option("--out", type=FILE, help="CSV file to write; standard output by default.")
+@click.option("--force", is_flag=True, help="Write over an existing file.")
 @click.option("--probabilities", is_flag=True, help="Also the probability of every class.")
 @with_output
-def predict(model: Path, file: Path, out: Path | None, probabilities: bool, output: Output) -> None:
+def predict(model: Path, file: Path, out: Path | None, force: bool, probabilities: bool, output: Output) -> None:
     """Predict the target of every row of the table FILE with MODEL.
 
     A model with a schema takes raw columns. Predictions cost no privacy of the people it learnt from.
@@ -31,6 +33,8 @@ def predict(model: Path, file: Path, out: Path | None, probabilities: bool, outp
     from dperm.data.files import open_table
     from dperm.privacy.report import write_whole
 
+    if out is not None:
+        check_outputs([out], inputs=(model, file), force=force)
     loaded: Any = dperm.load(model)
     table = open_table(file)
     if probabilities and not hasattr(loaded, "predict_proba"):

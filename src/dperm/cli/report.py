@@ -9,6 +9,7 @@ import click
 
 from dperm.cli.options import FILE
 from dperm.cli.output import Output, with_output
+from dperm.cli.writing import check_outputs
 from dperm.errors import InvalidInput
 
 __all__ = ["report"]
@@ -17,15 +18,18 @@ __all__ = ["report"]
 @click.command()
 @click.argument("model", type=FILE)
 @click.option("--out", type=FILE, help="Write a page (.html) or the plain report (.json) instead.")
+@click.option("--force", is_flag=True, help="Write over an existing file.")
 @with_output
-def report(model: Path, out: Path | None, output: Output) -> None:
+def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
     """Show the privacy report of MODEL, a saved model or a report."""
     from dperm.privacy.report import write_whole
 
-    found, page = _read(model)
     if out is not None:
         if out.suffix not in (".html", ".json"):
             raise InvalidInput("--out must end in .html (a page) or .json (the plain report).")
+        check_outputs([out], inputs=(model,), force=force)
+    found, page = _read(model)
+    if out is not None:
         written = write_whole(out, page() if out.suffix == ".html" else found.to_json() + "\n")
         output.result({"written": str(written)}, lambda o: o.text(f"Written: {written}"))
         return

@@ -8,6 +8,7 @@ import click
 
 from dperm.cli.options import FILE, target_option
 from dperm.cli.output import Output, with_output
+from dperm.cli.writing import check_outputs
 from dperm.errors import DpermError, InvalidInput
 
 __all__ = ["schema"]
@@ -24,8 +25,9 @@ __all__ = ["schema"]
 def schema(file: Path, target: str | None, out: Path, force: bool, confirm: bool, yes: bool, output: Output) -> None:
     """Draft a schema of the table FILE: its columns, their kinds, bounds and categories.
 
-    Names and types are used where they tell enough. What is read from values is listed as unconfirmed, and no fit
-    takes it before you have replaced it by what is publicly known, or confirmed it.
+    Names and types are used where they tell enough; the usual bounds of a name are compared with the values. What is
+    read from values is listed as unconfirmed, and no fit takes it before you have replaced it by what is publicly
+    known, or confirmed it.
     """
     if confirm:
         _confirm(file, yes, output)
@@ -41,9 +43,8 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
     from dperm.data.schema_file import schema_to_dict, schema_to_toml
     from dperm.privacy.report import write_whole
 
+    check_outputs([out], inputs=(file,), force=force)
     table = open_table(file)
-    if out.exists() and not force:
-        raise InvalidInput(f"{str(out)!r} exists: choose another --out, or --force to write over it.")
     draft = draft_schema(table, target)
     write_whole(out, schema_to_toml(draft.schema, file.name, str(out), draft.notes))
 

@@ -27,14 +27,18 @@ class OwnersScore:
     kind: str
     value: float
     n: int
+    #: score of the best single prediction for all of them, without which a score says little
+    one_value: float
 
     @classmethod
     def of(cls, model: SavedModel, X: Any, y: Any) -> OwnersScore:
         """Score a model."""
         predicted = model.predict(X)  # type: ignore[attr-defined]
         if isinstance(model, SavedClassifier):
-            return cls("accuracy", float(np.mean(predicted == y)), len(y))
-        return cls("root mean squared error", math.sqrt(float(np.mean((predicted - y) ** 2))), len(y))
+            most = np.unique(y, return_counts=True)[1].max() / len(y)
+            return cls("accuracy", float(np.mean(predicted == y)), len(y), float(most))
+        error = math.sqrt(float(np.mean((predicted - y) ** 2)))
+        return cls("root mean squared error", error, len(y), float(np.std(y)))
 
 
 def _effects(model: SavedModel) -> list[tuple[str, float]]:
@@ -93,11 +97,15 @@ def summary_rows(
 def _score_sentence(score: PaidScore | OwnersScore | None) -> str:
     if score is None:
         return "not measured; --test-fraction 0.2 holds rows out for it"
-    value = f"{score.value:.1%}" if score.kind == "accuracy" else f"{score.value:.4g}"
-    told = f"{score.kind} {value} on {score.n:,} held-out people"
+
+    def shown(value: float) -> str:
+        return f"{value:.1%}" if score.kind == "accuracy" else f"{value:.4g}"
+
+    told = f"{score.kind} {shown(score.value)} on {score.n:,} held-out people"
     if isinstance(score, PaidScore):
-        low, high = (f"{end:.1%}" if score.kind == "accuracy" else f"{end:.4g}" for end in (score.low, score.high))
+        low, high = shown(score.low), shown(score.high)
         return f"{told}, between {low} and {high} by its noise; paid for with epsilon {score.budget.epsilon:g}"
+    told += f" (predicting one value for all: {shown(score.one_value)})"
     return f"{told}. NOT PRIVATE: for your eyes only, written nowhere; --test-epsilon pays for one to publish"
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dperm.data.bounds import Bounds
 from dperm.data.encoded_rows import encoded_rows
+from dperm.data.encoding import parsed
 from dperm.data.files import TableFile
 from dperm.data.raw import BOOLEAN, DATE, OTHER
 from dperm.data.schema import CLASSES, Schema
@@ -106,7 +107,7 @@ def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: boo
 
 def _as_numbers(values: list[Any]) -> NDArray[np.float64] | None:
     try:
-        found = np.array(values, np.float64)
+        found = parsed(values)
     except (TypeError, ValueError):
         return None
     return found if np.isfinite(found).all() else None
@@ -116,7 +117,7 @@ def numeric(raw: Any, name: str) -> NDArray[np.float64]:
     """Return a column as finite numbers, or refuse it without showing a value."""
     if not isinstance(raw, np.ndarray):
         try:
-            raw = np.array(raw).astype(np.float64)
+            raw = parsed(raw)
         except (TypeError, ValueError):
             raw = None
     if raw is None:

@@ -119,16 +119,29 @@ def _coordinate(configs: Sequence[Any], quiet: bool, page: int | None, model: Ma
     from dperm.vertical.progress import Page, TerminalView
 
     first = configs[0]
-    identity = Identity.load(first.keys, first.name, tuple(first.pins.items()))
+    identity = Identity.load(first.keys, first.name, tuple(first.pins.items()), first.revoked)
     audit = AuditLog(first.audit or first.state / "audit.jsonl")
     sessions = []
     for config in configs:
         spec, desk = spec_of(config), coordinator_desk(config, identity, model)
         session = CoordinatorSession(spec, config.state / "runs", desk, config.patience, config.limit, log=audit.write)
         sessions.append((config, spec, session))
+    names = [spec.run for _, spec, _ in sessions]
+    if len(set(names)) < len(names):
+        raise InvalidInput("two of the configurations name the same run: every run needs a name of its own.")
     roster = {party for _, spec, _ in sessions for party in spec.parties}
     listen = first.need("listen")
-    hub = GrpcHub(listen, lambda: Identity.load(first.keys, first.name), roster, first.revoked, first.limit, audit)
+    hub = GrpcHub(
+        listen,
+        lambda: Identity.load(first.keys, first.name),
+        roster,
+        first.revoked,
+        first.limit,
+        audit,
+        tell=lambda what: click.echo(f"dperm: note: {what}", err=True),
+    )
+    # all runs are known before the first one can end: a party that is in another one is told to stay
+    transports = [hub.transport(spec.run, spec.parties) for _, spec, _ in sessions]
     statuses = [session.status for *_, session in sessions]
     server = None if page is None else Page(lambda: statuses, hub.metrics.text, page)
     click.echo(f"listening on port {hub.port} for {', '.join(sorted(roster))}", err=True)
@@ -138,7 +151,9 @@ def _coordinate(configs: Sequence[Any], quiet: bool, page: int | None, model: Ma
     try:
         if view is not None:
             view.__enter__()
-        results = _all([lambda s=s, spec=spec: s.run(hub.transport(spec.run, spec.parties)) for _, spec, s in sessions])
+        results = _all(
+            [lambda s=s, t=t: s.run(t) for (*_, s), t in zip(sessions, transports, strict=True)]  # type: ignore[misc]
+        )
     finally:
         if view is not None:
             view.__exit__(None, None, None)
@@ -204,20 +219,25 @@ def party(config: Path, stay: bool) -> None:
 
     given = read_config(config)
     pins = tuple(given.pins.items())
-    identity = Identity.load(given.keys, given.name, pins)
+    identity = Identity.load(given.keys, given.name, pins, given.revoked)
     office = PartyOffice(given, identity)
     office.open()
     audit = AuditLog(given.audit or given.state / "audit.jsonl")
 
+    under_way: set[str] = set()
+
     def log(run: str, step: int, what: str) -> None:
         audit.write("answer", {"run": run, "step": step, "what": what})
-        if what != "answered":
+        if what == "answered":
+            under_way.add(run)
+        else:
             click.echo(f"{given.name}: run {run}, step {step}: {what}", err=True)
 
     session = PartySession(identity, given.state / "runs", office, given.limit, log)
     failed: list[DpermError] = []
 
     def ended(run: str, why: str) -> bool:
+        under_way.discard(run)
         if why:
             click.echo(f"{given.name}: run {run} was stopped: {why}", err=True)
             failed.append(session.refused.get(run) or PeerRefused(f"run {run!r} was stopped: {why}"))
@@ -230,7 +250,7 @@ def party(config: Path, stay: bool) -> None:
         lambda: Identity.load(given.keys, given.name, pins),
         session.answer,
         ended,
-        lambda: bool(session.finished) and not stay,
+        lambda: bool(session.finished) and under_way <= session.finished and not stay,
         given.patience,
         given.limit,
         log=lambda what: click.echo(f"{given.name}: {what}", err=True),

@@ -26,6 +26,7 @@ def authority(folder: Path) -> None:
 
     made = create_authority(folder)
     click.echo(f"made {folder / 'ca.key'} (keep it offline) and {folder / 'ca.crt'} (give it to every participant)")
+    click.echo(f"nobody is revoked yet: the list is {folder / 'revoked.pem'}")
     click.echo(f"fingerprint: {fingerprint(made)}")
 
 
@@ -49,11 +50,12 @@ def request(folder: Path, name: str, renew: bool) -> None:
     "--host", "hosts", multiple=True, help="For the coordinator: where parties reach it (repeat for several)."
 )
 @click.option("--days", default=90, show_default=True, help="How long the certificate is valid.")
-def sign(authority_folder: Path, request_file: Path, hosts: Sequence[str], days: int) -> None:
+@click.option("--renew", is_flag=True, help="Sign the successor of a certificate in use.")
+def sign(authority_folder: Path, request_file: Path, hosts: Sequence[str], days: int, renew: bool) -> None:
     """Sign REQUEST_FILE with the authority in AUTHORITY_FOLDER, after comparing fingerprints with its sender."""
     from dperm.vertical.keys import fingerprint, name_of, sign_request
 
-    made, path = sign_request(authority_folder, request_file, hosts, days)
+    made, path = sign_request(authority_folder, request_file, hosts, days, renew)
     click.echo(f"signed {name_of(made)}, fingerprint {fingerprint(made)}, valid to {made.not_valid_after_utc:%Y-%m-%d}")
     click.echo(f"send back {path} and {authority_folder / 'ca.crt'}")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dperm.data.design import Scaling
 from dperm.errors import InvalidBounds
 
-__all__ = ["Bounds", "QuantilePurchase", "default_quantile_grid"]
+__all__ = ["Bounds", "QuantilePurchase", "default_quantile_grid", "default_unlikeliness"]
 
 FloatArray = NDArray[np.float64]
 PerColumn = float | Sequence[float] | FloatArray | Mapping[str, float]
@@ -39,9 +39,22 @@ def default_quantile_grid() -> FloatArray:
     return np.concatenate([-positive[::-1], [0.0], positive])
 
 
+def default_unlikeliness() -> FloatArray:
+    """How much less each point of the default grid is expected, in nats: 0 up to 16, then a quarter per factor of 2.
+
+    It never grows towards zero: a range that is too wide by chance ruins a model, one that reaches to zero does not.
+    """
+    size = np.abs(default_quantile_grid())
+    return 0.25 * np.log2(np.maximum(size, 16.0) / 16.0)
+
+
 @dataclass(frozen=True)
 class QuantilePurchase:
-    """How bounds are bought: two private quantiles per column with ``budget_share`` of the budget (in rho)."""
+    """How bounds are bought: two private quantiles per column with ``budget_share`` of the budget (in rho).
+
+    Where the ranges of columns and target are both bought, the target's gets half of it: a column whose range fails
+    is lost, a target whose range fails takes the model with it.
+    """
 
     budget_share: float = 0.1
     low: float = 0.05
@@ -68,6 +81,10 @@ class QuantilePurchase:
             return np.asarray(self.grid, np.float64)
         except (TypeError, ValueError):
             raise InvalidBounds("the grid of a purchase must hold numbers only.") from None
+
+    def unlikeliness(self) -> FloatArray:
+        """How much less each point of the grid is expected, in nats; a grid that is given is taken evenly."""
+        return default_unlikeliness() if self.grid is None else np.zeros(len(self.grid))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,8 @@ __all__ = ["ArrayRows", "RowSource", "row_source", "rows_per_block"]
 
 FloatArray = NDArray[np.float64]
 
+CHANGED = "X changed while it was read: the number of its rows is another one now."
+
 _BLOCK_BYTES = 1 << 23
 _FEWEST_ROWS = 256
 
@@ -68,7 +70,7 @@ class RowSource(ABC):
                     raise InvalidData(bad)
                 yield block
         if seen != self.shape[0]:
-            raise InvalidData("X changed while it was read: the number of its rows is another one now.")
+            raise InvalidData(CHANGED)
 
     def placed(self, scaling: Scaling, shape: Shape) -> Any:
         """Blocks of the scaled design where the source keeps them itself; None to have them kept on disk here."""

@@ -5,25 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.chunked import RowSource, rows_per_block
 from dperm.data.frames import arrow_numbers
+from dperm.data.raw import arrow_kind
 from dperm.errors import InvalidData, InvalidInput, MissingDependency
 
 __all__ = ["ParquetTable"]
 
+_MOST_SHOWN = 8
 _READ_AHEAD = 1 << 18  # bytes per column; whole row groups may be larger than memory
 
 
 class ParquetTable(RowSource):
     """Columns of a Parquet file, of several, or of a folder of them, to be used as ``X`` without loading it.
 
-    Needs pyarrow. The files must have the same columns, and their rows follow one another in the order of the files;
-    those of a folder are sorted by name.
+    Needs pyarrow. The files must have the same columns of the same types, and their rows follow one another in the
+    order of the files; those of a folder are sorted by name.
 
     Parameters
     ----------
@@ -53,6 +55,12 @@ class ParquetTable(RowSource):
         for name in wanted:
             if name not in known:
                 raise InvalidInput(f"{self._paths[0].name!r} has no column {name!r}.")
+            for one, file in zip(self._paths, opened, strict=True):  # what the types say is said of all rows
+                if arrow_kind(file.schema_arrow.field(name).type) != arrow_kind(schema.field(name).type):
+                    raise InvalidData(
+                        f"column {name!r} is of another type in {one.name!r} than in {self._paths[0].name!r}: all must "
+                        "be the same."
+                    )
         self.names = wanted
         self.shape = (sum(file.metadata.num_rows for file in opened), len(wanted))
         flags = np.array([str(schema.field(name).type) == "bool" for name in wanted], bool)
@@ -66,17 +74,29 @@ class ParquetTable(RowSource):
         assert self.names is not None
         return list(self.names)
 
-    def drop(self, *names: str) -> ParquetTable:
-        """Return the table without some columns, such as the target."""
+    def drop(self, *names: str | Sequence[str]) -> ParquetTable:
+        """Return the table without some columns, such as the target; names, or lists of them."""
+        left_out = [one for given in names for one in ([given] if isinstance(given, str) else given)]
+        self._check_names(left_out)
+        return ParquetTable(self._paths, [name for name in self.columns if name not in left_out])
+
+    def _check_names(self, names: Iterable[Any]) -> None:
         for name in names:
             if name not in self.columns:
-                raise InvalidInput(f"there is no column {name!r} to drop.")
-        return ParquetTable(self._paths, [name for name in self.columns if name not in names])
+                raise InvalidInput(f"there is no column {name!r}; the columns are {_shown(self.columns)}.")
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return one column as an array in memory, as a target needs."""
-        if not isinstance(name, str) or name not in self.columns:
-            raise InvalidInput("one column is taken by its name; use columns= or drop() for several.")
+    @overload
+    def __getitem__(self, name: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, name: list[str]) -> ParquetTable: ...
+    def __getitem__(self, name: str | list[str]) -> NDArray[Any] | ParquetTable:
+        """Return one column as an array in memory, as a target needs, or the table of a list of columns."""
+        if isinstance(name, list):
+            self._check_names(name)
+            return ParquetTable(self._paths, name)
+        if not isinstance(name, str):
+            raise InvalidInput("columns are taken by their name or by a list of names.")
+        self._check_names([name])
         return np.concatenate(
             [np.asarray(batch.column(0)) for batch in self._batches([name], 1 << 16)] or [np.zeros(0)]
         )
@@ -97,6 +117,11 @@ class ParquetTable(RowSource):
             with file:
                 # without threads no more than one batch is decoded at a time
                 yield from file.iter_batches(batch_size=size, columns=columns, use_threads=False)
+
+
+def _shown(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_MOST_SHOWN])
+    return shown if len(names) <= _MOST_SHOWN else f"{shown} and {len(names) - _MOST_SHOWN} more"
 
 
 def _files(path: Any) -> list[Path]:

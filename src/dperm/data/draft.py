@@ -1,7 +1,8 @@
 """A first draft of a schema: from the names and types of columns where they tell enough, else from the values.
 
 What comes from values is not private. It is drafted for the data's owner, listed as ``unconfirmed``, and no fit takes
-it until the owner confirms that it is public.
+it until the owner confirms that it is public. Usual bounds of a name are compared with the values, and given up for
+bounds that must be confirmed where most people would lie outside.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dperm.data.encoding import TRUTH_WORDS
+from dperm.data.encoding import TRUTH_WORDS, parsed
 from dperm.data.files import TableFile
 from dperm.data.raw import BOOLEAN, DATE, NUMBER, OTHER, RawColumn
 from dperm.data.schema import (
@@ -31,6 +32,8 @@ __all__ = ["Draft", "draft_schema"]
 
 _MOST_CATEGORIES = 50
 _MOST_CLASSES = 20
+_MOST_WHOLE_CLASSES = 10  # more whole numbers than that are rather an amount
+_MOST_OUTSIDE = 0.2  # share of values beyond the usual bounds of a name that errors in a table explain
 _LEAST_ROWS_OF_AN_ID = 50
 
 # What anyone may know of a number with such a word in its name.
@@ -67,6 +70,10 @@ DATE_ADVICE = "Dates are not taken: derive a number that matters, such as an age
 ID_ADVICE = "It seems to tell who somebody is: such a column predicts nothing about others."
 TEXT_ADVICE = "Free text is not taken: a public list of categories would be."
 OTHER_ADVICE = "It holds neither numbers nor text."
+UNUSUAL_ADVICE = "The values do not look like this quantity (usual bounds {:g} to {:g}): check its unit and scale."
+WHOLE_ADVICE = (
+    'Few whole numbers, taken for classes: for an amount write kind = "number", low and high, and delete classes.'
+)
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,9 @@ class Draft:
 
 @dataclass
 class _Seen:
-    """What the values of one column look like."""
+    """What the values of one column look like, ``usual`` bounds among them if its name has some."""
 
+    usual: tuple[float, float] = (-math.inf, math.inf)
     rows: int = 0
     missing: int = 0
     numeric: bool = True
@@ -94,7 +102,10 @@ class _Seen:
     dates: bool = True
     low: float = math.inf
     high: float = -math.inf
+    finite: int = 0
+    outside: int = 0
     texts: set[str] = field(default_factory=set)
+    numbers: set[float] = field(default_factory=set)
 
     def add(self, raw: RawColumn) -> None:
         self.rows += len(raw)
@@ -111,7 +122,7 @@ class _Seen:
             self.dates = all(_DATE_TEXT.fullmatch(one) for one in given)
         if self.numeric:
             try:
-                self._numbers(np.array(given or ["nan"]).astype(np.float64))
+                self._numbers(parsed(given))
             except ValueError:
                 self.numeric = False
 
@@ -122,12 +133,27 @@ class _Seen:
         self.rising = self.rising and bool((np.diff(values) > 0).all()) and float(values[0]) > self.high
         self.whole = self.whole and bool((values == np.rint(values)).all())
         self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
-        if len(self.texts) <= _MOST_CATEGORIES:
-            self.texts.update(repr(int(one)) if one.is_integer() else repr(one) for one in set(values.tolist()))
+        self.finite += len(values)
+        self.outside += int(((values < self.usual[0]) | (values > self.usual[1])).sum())
+        if len(self.numbers) <= _MOST_CATEGORIES:
+            self.numbers.update(values.tolist())
 
     @property
     def empty(self) -> bool:
-        return self.rows == self.missing
+        return self.rows == self.missing or (self.numeric and not self.finite)
+
+    @property
+    def unusual(self) -> bool:
+        """Whether too many values lie outside the usual bounds."""
+        return self.numeric and self.outside > _MOST_OUTSIDE * self.finite
+
+    @property
+    def labels(self) -> bool:
+        """Whether they are numbers that seem to stand for classes: two, or a few that come again and again."""
+        few = len(self.numbers) == 2 or (
+            len(self.numbers) <= _MOST_WHOLE_CLASSES and self.finite >= 2 * len(self.numbers)
+        )
+        return self.numeric and self.whole and few
 
     @property
     def counts(self) -> bool:
@@ -152,8 +178,14 @@ def draft_schema(table: TableFile, target: str) -> Draft:
         kind = table.kind(name) if table.typed else None
         if name != target and (found := _by_name(name, kind)) is not None:
             known[name], notes[name] = found
+    usual = {name: column.range for name, column in known.items() if column.kind == NUMBER}
     looked = [name for name in table.names if name not in known]
-    seen = _look(table, [name for name in looked if table.kind(name) not in (DATE, OTHER, BOOLEAN)])
+    seen = _look(table, [*looked, *usual], usual)
+    for name, bounds in usual.items():
+        if seen[name].unusual:
+            ends = _outward(seen[name].low, seen[name].high)
+            known[name] = Column(name, NUMBER, *ends, unconfirmed=("low", "high"))
+            notes[name] = UNUSUAL_ADVICE.format(*bounds)
     for name in looked:
         if name != target:
             known[name], note = _by_values(name, seen.get(name), table)
@@ -165,8 +197,9 @@ def draft_schema(table: TableFile, target: str) -> Draft:
     return Draft(Schema(tuple(known[name] for name in table.names if name != target), drafted), notes)
 
 
-def _look(table: TableFile, names: list[str]) -> dict[str, _Seen]:
-    seen = {name: _Seen() for name in names}
+def _look(table: TableFile, wanted: list[str], usual: dict[str, tuple[float, float]]) -> dict[str, _Seen]:
+    names = [name for name in wanted if table.kind(name) not in (DATE, OTHER, BOOLEAN)]
+    seen = {name: _Seen(usual[name]) if name in usual else _Seen() for name in names}
     for chunk in table.chunks(names) if names else ():
         for name, raw in chunk.items():
             seen[name].add(raw)
@@ -204,7 +237,7 @@ def _by_values(name: str, seen: _Seen | None, table: TableFile) -> tuple[Column,
     """Return what the values look like; all of it is unconfirmed, but for a kind that the file's types tell."""
     assert seen is not None
     by_type = table.typed
-    kind_seen = () if by_type else ("kind",)
+    kind_seen = () if by_type and table.kind(name) == NUMBER else ("kind",)  # that texts are numbers is seen in them
     if seen.empty:
         return Column(name, IGNORE, unconfirmed=("kind",)), "It has no values."
     if seen.counts:
@@ -235,13 +268,13 @@ def _target(name: str, seen: _Seen | None, table: TableFile) -> tuple[Target, st
     assert seen is not None
     if seen.empty:
         raise InvalidData(f"target {name!r} has no values: choose another column.")
-    if len(seen.texts) < 2:
+    if len(seen.numbers if seen.numeric else seen.texts) < 2:
         raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
     kind_seen = ("kind",)
-    if seen.numeric and len(seen.texts) == 2 and seen.whole:
-        return Target(
-            name, CLASSES, tuple(sorted(int(one) for one in seen.texts)), unconfirmed=(*kind_seen, "classes")
-        ), ""
+    if seen.labels:
+        classes = tuple(sorted(int(one) for one in seen.numbers))
+        note = WHOLE_ADVICE if len(classes) > 2 else ""
+        return Target(name, CLASSES, classes, unconfirmed=(*kind_seen, "classes")), note
     if seen.numeric:
         low, high = _outward(seen.low, seen.high)
         note = 'For classes write kind = "classes" and classes = [...] instead.' if seen.whole else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.files import TableFile
-from dperm.data.raw import DATE, NUMBER, OTHER, RawColumn, table_chunks
+from dperm.data.raw import DATE, NUMBER, OTHER, RawColumn, spelled, table_chunks
 from dperm.data.schema import CATEGORY, CLASSES, MIDDLE, NONE_OF_THEM, REFUSE, TRUTH, Column, Schema
 from dperm.errors import InvalidData
 
-__all__ = ["TRUTH_WORDS", "Encoded", "encode", "encoded_chunks"]
+__all__ = ["TRUTH_WORDS", "Encoded", "encode", "encoded_chunks", "parsed"]
 
 FloatArray = NDArray[np.float64]
 
@@ -99,15 +100,40 @@ def _encoded(column: Column, raw: RawColumn, missing: frozenset[str]) -> FloatAr
         raise InvalidData(_absent(column))
     stand_in = low / 2.0 + high / 2.0 if column.missing == MIDDLE else column.missing
     filled = np.where(absent, stand_in, values).astype(np.float64)
-    return np.clip(filled, low, high)[:, None]
+    return _within(filled, low, high)[:, None]
+
+
+def _within(values: FloatArray, low: float, high: float) -> FloatArray:
+    """Clip; -0.0 becomes 0.0, as their spelling is the same."""
+    clipped: FloatArray = np.clip(values, low, high) + 0.0
+    return clipped
+
+
+def _given(numbers: FloatArray, missing: frozenset[str]) -> FloatArray:
+    """Make NaN of the numbers whose spelling stands for nothing, as it does in a file of texts."""
+    nothing = []
+    for text in missing:
+        with suppress(ValueError):
+            if spelled(float(text)) == text:
+                nothing.append(float(text))
+    return np.where(np.isin(numbers, nothing), np.nan, numbers) if nothing else numbers
+
+
+def parsed(texts: Iterable[Any]) -> FloatArray:
+    """Read texts as doubles, one by one: numpy's own conversion loses a Ctrl-C that comes while it runs.
+
+    >>> parsed(["1", "0.5"]).tolist()
+    [1.0, 0.5]
+    """
+    return np.array([float(text) for text in texts], np.float64)
 
 
 def _numbers(raw: RawColumn, missing: frozenset[str], name: str) -> FloatArray:
     if isinstance(raw, np.ndarray):
-        return raw
+        return _given(raw, missing)
     plain = [text.strip() if text is not None else "" for text in raw]
     try:
-        return np.array(["nan" if text in missing or not text else text for text in plain]).astype(np.float64)
+        return parsed("nan" if text in missing or not text else text for text in plain)
     except ValueError:
         pass
     # raised out here: an error's context would keep the value that its sentence hides
@@ -119,8 +145,8 @@ def _numbers(raw: RawColumn, missing: frozenset[str], name: str) -> FloatArray:
 
 def _truths(raw: RawColumn, missing: frozenset[str], column: Column) -> FloatArray:
     if isinstance(raw, np.ndarray):
-        known = np.isnan(raw) | (raw == 0.0) | (raw == 1.0)
-        values = raw
+        values = _given(raw, missing)
+        known = np.isnan(values) | (values == 0.0) | (values == 1.0)
     else:
         words = [None if one is None or one.strip() in missing else one.strip().lower() for one in raw]
         known = np.array([word is None or word in TRUTH_WORDS for word in words], bool)
@@ -132,11 +158,7 @@ def _truths(raw: RawColumn, missing: frozenset[str], column: Column) -> FloatArr
 
 def _texts(raw: RawColumn) -> list[Any]:
     """Return texts; a whole number is written as one, so that a category "3" means 3 in every kind of file."""
-    if not isinstance(raw, np.ndarray):
-        return raw
-    return [
-        None if value != value else str(int(value)) if value.is_integer() else repr(value) for value in raw.tolist()
-    ]
+    return [spelled(value) for value in raw.tolist()] if isinstance(raw, np.ndarray) else raw
 
 
 def _indicators(column: Column, texts: list[Any], missing: frozenset[str]) -> FloatArray:
@@ -163,7 +185,7 @@ def _target(schema: Schema, raw: RawColumn, missing: frozenset[str]) -> NDArray[
             raise InvalidData(_NO_TARGET.format(target.name))
         assert target.low is not None
         assert target.high is not None
-        return np.clip(values, target.low, target.high)
+        return _within(values, target.low, target.high)
     assert target.kind == CLASSES
     texts = _texts(raw)
     if any(one is None or (one.strip() in missing and one.strip() not in map(str, target.classes)) for one in texts):

@@ -21,6 +21,7 @@ __all__ = [
     "column_names",
     "not_finite",
     "not_numbers",
+    "numbers_only",
     "plain_labels",
     "plain_matrix",
     "refuse_types",
@@ -126,6 +127,12 @@ def refuse_types(names: Sequence[Any], problems: Iterator[str]) -> None:
     for name, problem in zip(names, problems, strict=True):
         if problem:
             raise InvalidData(f"X must hold numbers only, and column {name!r} {problem}.")
+
+
+def numbers_only(names: Sequence[Any], types: Sequence[Any]) -> None:
+    """Refuse columns that are not of a type of numbers: objects too, in whose cells anything may stand."""
+    advice = "is of type {}: convert it to a type of numbers"
+    refuse_types(names, ("" if getattr(kind, "kind", "O") in "biuf" else advice.format(kind) for kind in types))
 
 
 def not_finite(X: Any, names: Sequence[str] | None = None) -> str | None:

@@ -1,11 +1,15 @@
 """Columns as they come out of files and tables, before a schema encodes them: doubles, or texts.
 
-A missing number is NaN and a missing text is None, whatever library the column comes from.
+A missing number is NaN and a missing text is None, whatever library the column comes from. Where one cell is a text the
+whole column is a list of texts; what another cell then reads is its own one spelling (:func:`spelled`), from which its
+double comes back bit for bit, so no cell says anything about its neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,18 @@ from numpy.typing import NDArray
 
 from dperm.errors import InvalidData
 
-__all__ = ["BOOLEAN", "DATE", "NUMBER", "OTHER", "TEXT", "RawColumn", "arrow_column", "arrow_kind", "table_chunks"]
+__all__ = [
+    "BOOLEAN",
+    "DATE",
+    "NUMBER",
+    "OTHER",
+    "TEXT",
+    "RawColumn",
+    "arrow_column",
+    "arrow_kind",
+    "spelled",
+    "table_chunks",
+]
 
 FloatArray = NDArray[np.float64]
 RawColumn = FloatArray | list[Any]
@@ -79,21 +94,43 @@ def _column(table: Any, name: str) -> RawColumn:
     return _plain(values)
 
 
+def spelled(number: float) -> str | None:
+    """Return the one spelling of a number, which is that of a whole one if it is; NaN has none.
+
+    >>> spelled(3.0), spelled(-0.0), spelled(0.1), spelled(float("inf")), spelled(float("nan"))
+    ('3', '0', '0.1', 'inf', None)
+    """
+    if number != number:
+        return None
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
 def _plain(values: list[Any]) -> RawColumn:
-    """Return numbers as doubles, and anything else as texts."""
-    numbers = int | float | bool | np.number | np.bool_
-    if all(value is None or isinstance(value, numbers) or _is_missing(value) for value in values):
-        return np.array([np.nan if _is_missing(value) else float(value) for value in values], np.float64)
-    if any(hasattr(value, "isoformat") for value in values):
+    """Return numbers as doubles if there is no text among them, else texts; each from its own cell alone."""
+    cells = [_cell(value) for value in values]
+    if any(isinstance(cell, str) for cell in cells):
+        return [spelled(cell) if isinstance(cell, float) else cell for cell in cells]
+    return np.array([np.nan if cell is None else cell for cell in cells], np.float64)
+
+
+def _cell(value: Any) -> float | str | None:
+    """Return a cell as a double (true is 1), a text, or None if it is missing."""
+    if isinstance(value, str):
+        return value
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, Real | Decimal | np.bool_):
+        number = _double(value)
+        return None if number != number else number
+    if hasattr(value, "isoformat"):
         raise InvalidData(NEITHER)
-    return [None if _is_missing(value) else _text(value) for value in values]
+    return str(value)
 
 
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-    )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
+def _double(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # as large as any text of so many digits
+        return np.inf if value > 0 else -np.inf
+    except ValueError:  # a decimal that signals that it is not a number
+        return np.nan

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -243,7 +244,9 @@ class PrivateLinearModel(SharesLedger, BaseEstimator):
                     if converted:  # names are compared below
                         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
                     if source is None:
-                        options |= {"accept_sparse": ["csr", "csc"], "dtype": np.float64, "ensure_all_finite": False}
+                        # single precision stays: whoever reads it makes doubles of some rows at a time
+                        kinds = np.float64 if sp.issparse(plain) else [np.float64, np.float32]
+                        options |= {"accept_sparse": ["csr", "csc"], "dtype": kinds, "ensure_all_finite": False}
                     checked = validate_data(self, plain, y, reset=reset, **options)
         except InvalidData:
             raise

@@ -6,9 +6,10 @@ check parameters -> plan from public facts -> calibrate -> rehearse -> reserve -
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from dperm.data.design import DesignMatrix, Scaling, Shape
 from dperm.data.holder import DataHolder, DesignData, Released
 from dperm.data.table import TableData
 from dperm.data.target import TargetRange
-from dperm.errors import InvalidBounds, InvalidInput, PlanViolation
+from dperm.errors import DisappointmentWarning, InvalidBounds, InvalidInput, PlanViolation
 from dperm.privacy import composition
 from dperm.privacy.calibration import CalibratedPlan
 from dperm.privacy.ledger import Ledger, Spent
@@ -29,7 +30,9 @@ from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport
 from dperm.privacy.scope import InnerScope, Scope, SearchScope
 from dperm.queries.quantiles import buy_range, buy_scaling
+from dperm.queries.statistics import TargetQuantileScores
 
+from ._plan import disappointments
 from ._report import report_of
 from ._request import NUMBERS, FitRequest, Prepared, prepare
 
@@ -44,6 +47,7 @@ __all__ = [
     "ledger_of",
     "one_entry_per_cell",
     "solve",
+    "warn_of",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -70,19 +74,27 @@ def fit(request: FitRequest, X: Any, target: FloatArray) -> Fitted:
     prepared = prepare(request, n, n_features)
     unbounded = prepared.unbounded if source.secure else "insecure_seed makes the noise reproducible"
     declared = declared_design(request, X)
+    warn_of(disappointments(request, prepared))  # before anything is charged
     before = ledger.spent()
     scope = Scope(
         prepared.calibrated,
         ledger,
         request.neighbours,
         request.purpose,
-        fingerprint=fingerprint_of(request, X, target),
+        fingerprint=fingerprint_of(request.ledger, X, target),
         unbounded=unbounded,
     )
     with scope:
         solved = solve(request, prepared, scope, source, X, target, declared)
     assert_ledger_is_plan(scope)
+    warn_of(solved.notes)
     return fitted(request, prepared, scope, source, before, solved)
+
+
+def warn_of(texts: Iterable[str], depth: int = 4) -> None:
+    """Say what a fit is likely to lack to whoever called ``fit``, ``depth`` calls away."""
+    for text in texts:
+        warnings.warn(f"{text}.", DisappointmentWarning, stacklevel=depth)
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,8 @@ class Solved:
     design: DesignMatrix
     target_range: TargetRange | None
     released: tuple[Released, ...]
+    #: what the released values themselves give to worry about
+    notes: tuple[str, ...] = ()
 
 
 def solve(
@@ -122,7 +136,9 @@ def solve(
             raise PlanViolation("un-noised values left the holder of a fit that claims a guarantee.")
         released = [*released, *holder.released]
     weights = solutions[0].weights if len(solutions) == 1 else np.column_stack([s.weights for s in solutions])
-    return Solved(weights, tuple(s.n_steps for s in solutions), scaling, design, target_range, tuple(released))
+    notes = () if request.buys_target else tuple(dict.fromkeys(note for s in solutions for note in s.notes))
+    steps = tuple(s.n_steps for s in solutions)
+    return Solved(weights, steps, scaling, design, target_range, tuple(released), notes)
 
 
 def fitted(
@@ -141,6 +157,8 @@ def fitted(
         intercept = target_range.centre + target_range.half_width * intercept
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
     report = report_of(request, prepared, scope, source, solved.released, scaling, target_range, before, support)
+    said = [*disappointments(request, prepared), *solved.notes]
+    report = replace(report, public={**report.public, "warnings": said})
     return Fitted(coefficients, intercept, solved.n_steps, scaling, target_range, report)
 
 
@@ -168,7 +186,7 @@ class _Shop:
             low, high = request.bounds.target
         else:
             holder = self._holder(target[:, None])
-            low, high = buy_range(holder, request.purchase, self._calibrated, 0)
+            low, high = buy_range(holder, request.purchase, self._calibrated, 0, TargetQuantileScores)
             self.released += holder.released
         if not request.fit_intercept:  # nothing but the columns may move predictions away from zero
             low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
@@ -239,12 +257,12 @@ def one_entry_per_cell(X: Any) -> Any:
     return canonical
 
 
-def fingerprint_of(request: FitRequest, X: Any, target: FloatArray) -> str | None:
+def fingerprint_of(ledger: Ledger | None, X: Any, target: FloatArray) -> str | None:
     """Return the keyed fingerprint by which a ledger that is given knows the data."""
-    if request.ledger is None:
+    if ledger is None:
         return None
     table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-    return request.ledger.fingerprint([*table, target])
+    return ledger.fingerprint([*table, target])
 
 
 def assert_ledger_is_plan(scope: Scope | SearchScope) -> None:

@@ -7,14 +7,21 @@ from dataclasses import dataclass
 
 from dperm.data.facts import Facts
 from dperm.privacy.budget import Budget
+from dperm.privacy.calibration import CalibratedPlan
 from dperm.privacy.events import Event
 from dperm.privacy.guarantee import Accounting
-from dperm.queries.quantiles import INNERMOST, expected_rank_error
+from dperm.queries.quantiles import INNERMOST, rank_error
+from dperm.queries.statistics import TargetQuantileScores
 from dperm.solvers.base import Forecast
 
 from ._request import NUMBERS, FitRequest, Prepared, prepare
 
-__all__ = ["PlanLine", "PlanSummary", "SearchSummary", "summarise", "summarise_search"]
+__all__ = ["PlanLine", "PlanSummary", "SearchSummary", "disappointments", "summarise", "summarise_search"]
+
+#: part of the records by which a target's bought range may be off before a plan says so
+_ROUGH = 0.2
+#: standard deviation, in ranges, below which columns may be lost without a word
+_NARROW = 0.05
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class PlanSummary:
             "bounds: " + ", ".join(f"{what} {how}" for what, how in self.bounds.items()),
             *(
                 f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each, "
-                f"{line.share:.0%} of the budget)"
+                f"{_part(line.share)} of the budget)"
                 for line in self.releases
             ),
         ]
@@ -166,7 +173,7 @@ def _described(estimator: str, request: FitRequest, prepared: Prepared) -> PlanS
         releases=lines,
         bounds=bounds,
         forecast=forecast,
-        warnings=_warnings(request, prepared, prepared.facts, forecast),
+        warnings=(*_without_guarantee(request, prepared), *_likely_lacks(request, prepared, forecast)),
     )
 
 
@@ -177,23 +184,56 @@ def _forecast(request: FitRequest, prepared: Prepared) -> Forecast | None:
     return prepared.solver.forecast(request.objective, prepared.facts, prepared.for_solver, request.neighbours)
 
 
-def _warnings(request: FitRequest, prepared: Prepared, facts: Facts, forecast: Forecast | None) -> tuple[str, ...]:
-    out = []
-    if prepared.unbounded is not None:
-        out.append(f"no guarantee: {prepared.unbounded}")
+def _part(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else "<1%"
+
+
+def _without_guarantee(request: FitRequest, prepared: Prepared) -> list[str]:
+    """Why there will be no guarantee; a fit has the report and a warning of its own for it."""
+    out = [] if prepared.unbounded is None else [f"no guarantee: {prepared.unbounded}"]
     if request.insecure_seed is not None:
         out.append("no guarantee: insecure_seed makes the noise reproducible")
+    return out
+
+
+def disappointments(request: FitRequest, prepared: Prepared) -> tuple[str, ...]:
+    """What a fit is likely to lack, from public numbers; a plan shows it and a fit warns of it before any charge."""
+    return _likely_lacks(request, prepared, _forecast(request, prepared))
+
+
+def _likely_lacks(request: FitRequest, prepared: Prepared, forecast: Forecast | None) -> tuple[str, ...]:
+    facts, out = prepared.facts, list[str]()
     if prepared.budget.delta > 1.0 / facts.n:
         out.append("delta is above 1/n: some person's whole record may be given away; 1/n^2 is usual")
-    if request.n_bought(facts.n_features):
-        missed = expected_rank_error(prepared.calibrated, len(request.purchase.grid_points())) / facts.n
-        if missed > INNERMOST:  # further inside than that no quantile is bought
-            out.append(
-                f"bought ranges may be off by {min(missed, 1.0):.0%} of the records, and a model with them useless: "
-                "declare bounds if you can"
-            )
-    if forecast is not None and forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
-        out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")
+    out += _doubtful_ranges(request, prepared.calibrated, facts)
     if forecast is not None:
+        if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
+            out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")
+        # bought ranges and declared scales follow the data; a declared range may be any number of times too wide
+        if request.bounds.features is not None and (forecast.least_seen or 0.0) > _NARROW:
+            out.append(
+                f"columns whose standard deviation is below about {forecast.least_seen:.1%} of their declared range "
+                "are lost: declare narrower ranges, or Bounds(centre=, scale=, clip=)"
+            )
         out += forecast.doubts
     return tuple(out)
+
+
+def _doubtful_ranges(request: FitRequest, calibrated: CalibratedPlan, facts: Facts) -> list[str]:
+    """Say which bought ranges are in doubt; those of a target that may fail altogether are refused before."""
+    out = []
+    if request.buys_features(facts.n_features):
+        missed = rank_error(request.purchase, calibrated) / facts.n
+        if missed > INNERMOST:  # further inside than that no quantile is bought
+            out.append(
+                f"bought ranges of columns may be off by {min(missed, 1.0):.0%} of the records, and such columns are "
+                "lost: declare bounds if you can"
+            )
+    if request.buys_target:
+        missed = rank_error(request.purchase, calibrated, TargetQuantileScores) / facts.n
+        if missed > _ROUGH:
+            out.append(
+                f"the target's bought range may be off by {missed:.0%} of the records, and several times too wide or "
+                "too narrow: declare Bounds(target=(lo, hi)) if you can"
+            )
+    return out

@@ -20,8 +20,8 @@ from dperm.privacy.budget import Budget, default_delta
 from dperm.privacy.calibration import CalibratedPlan, Plan, calibrate
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.neighbours import Neighbours
-from dperm.queries.quantiles import with_purchase
-from dperm.queries.statistics import QuantileScores
+from dperm.queries.quantiles import INNERMOST, rank_error, with_purchase
+from dperm.queries.statistics import QuantileScores, TargetQuantileScores
 from dperm.solvers import Progress, Solver
 
 __all__ = ["CLASSES", "NUMBERS", "FitRequest", "Prepared", "prepare", "rehearse", "resolve_bounds"]
@@ -79,9 +79,13 @@ class FitRequest:
         """Whether the range of any column is bought."""
         return bool(self.bounds.bought_columns(n_features, self.boolean).any())
 
+    def n_columns_bought(self, n_features: int) -> int:
+        """Number of columns whose ranges are bought."""
+        return int(self.bounds.bought_columns(n_features, self.boolean).sum())
+
     def n_bought(self, n_features: int) -> int:
         """Number of ranges that are bought."""
-        return int(self.bounds.bought_columns(n_features, self.boolean).sum()) + int(self.buys_target)
+        return self.n_columns_bought(n_features) + int(self.buys_target)
 
     @property
     def height(self) -> float:
@@ -126,8 +130,9 @@ def plan_of(request: FitRequest, solver: Solver, facts: Facts) -> Plan:
     if request.n_heads > 1:
         # every head makes the same releases with equal noise: K times as many of each, one share
         plan = Plan(tuple(replace(r, count=r.count * request.n_heads) for r in plan.releases))
-    n_bought = request.n_bought(facts.n_features)
-    return with_purchase(plan, request.purchase, n_bought) if n_bought else plan
+    if not request.n_bought(facts.n_features):
+        return plan
+    return with_purchase(plan, request.purchase, request.n_columns_bought(facts.n_features), request.buys_target)
 
 
 def prepare(request: FitRequest, n: int, n_features: int) -> Prepared:
@@ -149,15 +154,30 @@ def prepare(request: FitRequest, n: int, n_features: int) -> Prepared:
         calibrated, unbounded = printed.calibrated, printed.reason
     else:
         calibrated = calibrate(plan_of(request, solver, facts), budget)
+    _refuse_ruin(request, calibrated, n)
     made = Prepared(budget, facts, solver, calibrated, replace(calibrated, budget=own), unbounded)
     rehearse(request, made)
     return made
 
 
+def _refuse_ruin(request: FitRequest, calibrated: CalibratedPlan, n: int) -> None:
+    """Refuse to buy the target's range where it may come out anywhere: predictions would then be off without limit."""
+    if not request.buys_target:
+        return
+    needed = rank_error(request.purchase, calibrated, TargetQuantileScores) / INNERMOST
+    if needed > n:
+        features = "" if request.bounds.purchase is not None else "features=..., "
+        raise Unsupported(
+            f"{n} rows are too few to buy the target's range with this budget, which takes about {math.ceil(needed)}: "
+            f"declare it, bounds=Bounds({features}target=(lo, hi)) with publicly known numbers, or raise epsilon."
+        )
+
+
 def rehearse(request: FitRequest, prepared: Prepared) -> None:
     """Try the solver without data: whatever it would be refused for is refused here."""
     calibrated = prepared.calibrated
-    releases = [r for r in calibrated.plan.releases if r.query != QuantileScores.name]
+    bought = (QuantileScores.name, TargetQuantileScores.name)
+    releases = [r for r in calibrated.plan.releases if r.query not in bought]
     rehearsal = Rehearsal(prepared.facts, request.neighbours, {r.query: r.event(calibrated.scale) for r in releases})
     rehearsal.run(lambda holder: prepared.solver.solve(request.objective, holder, prepared.for_solver))
 

@@ -68,9 +68,13 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         noise grows less with the number of columns; two classes only, no intervals.
     n_rounds : int
         Number of groups of ``"sgd"``.
+    version : int
+        Part of the task: raise it to ask the same people again, which is another task and is charged for itself.
+    window : str, optional
+        Part of the task: a public name of the time in which people report, such as a week.
     ledger : Ledger, optional
         Where a collection is charged, epsilon for every person: a simulated one with every fit, that of ``fit_counts``
-        once per task.
+        and ``fit_rounds`` once per task and stated number of people.
     insecure_seed : int, optional
         Makes a simulated collection reproducible, for tests; voids the guarantee.
 
@@ -117,6 +121,8 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         n_levels: int = 2,
         solver: str = "moments",
         n_rounds: int = 40,
+        version: int = 1,
+        window: str | None = None,
         ledger: Any = None,
         insecure_seed: int | None = None,
     ) -> None:
@@ -131,6 +137,8 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
             n_levels=n_levels,
             solver=solver,
             n_rounds=n_rounds,
+            version=version,
+            window=window,
             ledger=ledger,
             insecure_seed=insecure_seed,
         )
@@ -207,8 +215,8 @@ class LocalLinearRegression(LocalFit, PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, strength, radius, fit_intercept, confidence, refuse_hopeless, n_levels, solver, n_rounds, ledger, \
-    insecure_seed :
+    epsilon, strength, radius, fit_intercept, confidence, refuse_hopeless, n_levels, solver, n_rounds, version, \
+    window, ledger, insecure_seed :
         As for :class:`LocalLogisticRegression`.
     bounds : Bounds
         Declared bounds of the columns and of the ``target``.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -12,30 +11,27 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dperm.data.bounds import Bounds
-from dperm.data.chunked import RowSource
 from dperm.data.target import TargetRange
 from dperm.errors import InvalidBounds, InvalidInput, Unsupported
 from dperm.objective import L2
 from dperm.privacy.few_levels import FewLevels
 from dperm.privacy.one_bit import OneBit
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.local import Counts, Estimate, LinearTask, LocalDescent, LocalForecast, Task
+from dperm.solvers.local import Counts, Estimate, LinearTask, LocalForecast, Task
 
 from ._base import BOUNDS_PUBLIC, Problem
-from .local_report import checked_ledger, collection_charged, local_report, task_charged
-from .local_rows import Rows
+from .local_report import checked_ledger, checked_people, collection_charged, local_report, task_charged
+from .local_rounds import LocalRounds
+from .local_rows import Rows, blocks
 
 __all__ = ["LocalFit"]
 
 FloatArray = NDArray[np.float64]
 
 SOLVERS = ("moments", "sgd")
-ROUNDS_DISJOINT = "each person is in one round only, drawn without looking at the record"
-
-_CHUNK = 1 << 18
 
 
-class LocalFit:
+class LocalFit(LocalRounds):
     """Fits from one bit per person in place of a solver; see :class:`dperm.LocalLogisticRegression`."""
 
     _loss_name: str
@@ -54,6 +50,8 @@ class LocalFit:
         n_levels: int = 2,
         solver: str = "moments",
         n_rounds: int = 40,
+        version: int = 1,
+        window: str | None = None,
         ledger: Any = None,
         insecure_seed: int | None = None,
     ) -> None:
@@ -67,6 +65,8 @@ class LocalFit:
         self.n_levels = n_levels
         self.solver = solver
         self.n_rounds = n_rounds
+        self.version = version
+        self.window = window
         self.ledger = ledger
         self.insecure_seed = insecure_seed
 
@@ -125,16 +125,6 @@ class LocalFit:
             raise InvalidInput(f"solver must be one of {', '.join(SOLVERS)}, not {self.solver!r}.")
         checked_ledger(self.ledger)
 
-    def _refuse_rounds(self) -> None:
-        if self.solver == "sgd":
-            raise Unsupported(
-                "solver='sgd' asks people in rounds, each at the weights of the round before: there is no single task "
-                "and no single count; run the rounds with dperm.solvers.local.LocalDescent, or use solver='moments'."
-            )
-
-    def _descent(self, linear: LinearTask, rows: Rows) -> LocalDescent:
-        return LocalDescent.of(linear, rows.energies, self.n_rounds, self._penalty_of_rows(rows))
-
     def _rows(self, n_features: int, names: Any, by_name: bool = True) -> Rows:
         if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer) or n_features < 1:
             raise InvalidInput(f"n_features must be a whole number of 1 or more, not {n_features!r}.")
@@ -177,6 +167,8 @@ class LocalFit:
             n_outputs=n_outputs,
             inputs={**rows.inputs(names), **(about_target or {})},
             n_levels=int(self.n_levels),
+            version=self.version,
+            window=self.window,
         )
 
     def _refuse(self, n: int, n_features: int, n_classes: int | None) -> None:
@@ -211,28 +203,23 @@ class LocalFit:
             estimates = linear.estimates(counts, self._penalty_of_rows(rows))
         self._take(linear, rows, counts, estimates, problem.classes)
         assumptions = (*problem.assumptions, *self._about_declared())
-        self._write_report(linear, linear.task, counts.n_people, assumptions, source, charged)
+        about_reports = {"people": n, "simulated": True, "secure": source.secure}
+        self._write_report(linear, linear.task, assumptions, charged, **about_reports)
         return self
 
-    def _fit_in_rounds(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Self:
-        """Simulate a descent: everybody is in one group, and groups are asked one after the other."""
-        descent = self._descent(linear, rows)
-        start, targets = 0, []
-        for block in _blocks(problem.X):
-            targets.append(self._records(rows.of(block), problem.target[start : start + len(block)], linear))
-            start += len(block)
-        first = descent.task(descent.start())
-        with collection_charged(self.ledger, first, source, self._fingerprint(problem)) as charged:
-            state = descent.run(np.concatenate(targets), source)
-        weights = descent.estimate(state)
-        estimate = Estimate(weights, weights, None, "a descent in rounds has no intervals; use solver='moments'", 1.0)
-        self._take(linear, rows, None, (estimate,), problem.classes)
-        assumptions = (ROUNDS_DISJOINT, *problem.assumptions, *self._about_declared())
-        self._write_report(linear, first, state.n_people, assumptions, source, charged)
-        return self
+    def fit_counts(self, counts: Counts, n_features: int, names: Any = None, *, n_people: int | None = None) -> Self:
+        """Fit from the counts of a collection; charges the ledger once per task.
 
-    def fit_counts(self, counts: Counts, n_features: int, names: Any = None) -> Self:
-        """Fit from the counts of a collection; charges the ledger once per task."""
+        Parameters
+        ----------
+        counts : Counts
+            What was collected for :meth:`task`.
+        n_features, names :
+            Those of the task.
+        n_people : int, optional
+            Number of people who were asked; more reports are refused. Needed with a ledger: one charge covers one
+            report per person. Asking them again takes another ``version`` or ``window``.
+        """
         self._check_parameters()
         self._refuse_rounds()
         if not isinstance(counts, Counts):
@@ -246,17 +233,22 @@ class LocalFit:
                 "radius, degree and dperm's version must be those of the task that people answered."
             )
         linear = asked[0]
+        people = checked_people(self.ledger, counts.n_people, n_people)
         self._refuse(counts.n_people, n_features, None)
         estimates = linear.estimates(counts, self._penalty_of_rows(rows))
-        charged = task_charged(self.ledger, linear.task)
+        charged = task_charged(self.ledger, linear.task, people, secure=counts.secure)
+        self._take_names(rows, names)
+        self._take(linear, rows, counts, estimates, self._declared_classes())
+        about_reports = {"people": people, "reports": counts.n_people, "simulated": False, "secure": counts.secure}
+        self._write_report(linear, linear.task, self._about_declared(), charged, **about_reports)
+        return self
+
+    def _take_names(self, rows: Rows, names: Any) -> None:
         self.n_features_in_ = rows.scaling.n_features
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self._take(linear, rows, counts, estimates, self._declared_classes())
-        self._write_report(linear, linear.task, counts.n_people, self._about_declared(), None, charged)
-        return self
 
     def _degrees(self) -> tuple[int, ...]:
         """Degrees that a task of this model may have."""
@@ -287,7 +279,7 @@ class LocalFit:
     def _collect(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Counts:
         """Let everybody report, some at a time."""
         task, total, start = linear.task, linear.task.no_counts(), 0
-        for block in _blocks(problem.X):
+        for block in blocks(problem.X):
             target = problem.target[start : start + len(block)]
             total += task.collect(self._records(rows.of(block), target, linear), source)
             start += len(block)
@@ -331,10 +323,13 @@ class LocalFit:
         self,
         linear: LinearTask,
         task: Task,
-        n_people: int,
         assumptions: tuple[str, ...],
-        source: RandomSource | None,
         charged: dict[str, Any],
+        *,
+        people: int,
+        simulated: bool,
+        secure: bool,
+        reports: int | None = None,
     ) -> None:
         public = {
             "features": self.n_features_in_,  # type: ignore[attr-defined]
@@ -346,9 +341,12 @@ class LocalFit:
             "strength": self.strength,
             "loss": self._loss_name,
             "solver": self.solver,
+            "reports": people if reports is None else reports,
             **({"n_rounds": self.n_rounds} if self.solver == "sgd" else {"degree": linear.degree}),
         }
-        self.privacy_report_ = local_report(task, n_people, public, assumptions, source, charged)
+        self.privacy_report_ = local_report(
+            task, people, public, assumptions, charged, simulated=simulated, secure=secure
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -357,14 +355,3 @@ class LocalFit:
             if kind is not None:
                 kind.poor_score = True
         return tags
-
-
-def _blocks(X: Any) -> Iterator[FloatArray]:
-    """Rows in their order as dense arrays, some at a time."""
-    if isinstance(X, RowSource):
-        yield from X.blocks()
-        return
-    table = X.tocsr() if sp.issparse(X) else X
-    for start in range(0, table.shape[0], _CHUNK):
-        part = table[start : start + _CHUNK]
-        yield part.toarray() if sp.issparse(part) else part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any, Self
@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
@@ -20,7 +21,8 @@ from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Chebyshev, Counts, Parity, Task
 from dperm.solvers.local.conjunctions import Conjunction, best_conjunction, conjunction
 
-from .local_report import checked_ledger, collection_charged, local_report, task_charged
+from ._books import SharesLedger
+from .local_report import checked_ledger, checked_people, collection_charged, local_report, task_charged
 
 __all__ = ["Answer", "Marginals", "SmoothQueries"]
 
@@ -41,48 +43,78 @@ class Answer:
         return math.hypot(self.deviation, self.bias)
 
 
-class _Queries:
+class _Queries(SharesLedger, BaseEstimator):  # type: ignore[misc]
     """What both kinds of queries share: a task, a collection, and what it cost."""
 
-    task: Task
     ledger: Ledger | None
     insecure_seed: int | None
+    #: the public parameters, which decide the task
+    _public: tuple[str, ...]
+
+    @property
+    def task(self) -> Task:
+        """What people are asked; its ``schema()`` is all that a device needs."""
+        return self._made()[0]
+
+    def _made(self) -> tuple[Task, Any]:
+        """The task of the present parameters and what came with it; made once for them."""
+        now = repr([getattr(self, name) for name in self._public])
+        if getattr(self, "_kept", (None, None))[0] != now:
+            self._kept = now, self._make()
+        made: tuple[Task, Any] = self._kept[1]
+        return made
+
+    def _make(self) -> tuple[Task, Any]:
+        """Check the parameters and make the task."""
+        raise NotImplementedError
 
     def fit(self, X: Any) -> Self:
         """Simulate the collection with one person per row; charges the ledger with every call."""
+        checked_ledger(self.ledger)
         records = self._records(X)
         source = RandomSource(self.insecure_seed)
         fingerprint = None if self.ledger is None else self.ledger.fingerprint([np.ascontiguousarray(records)])
         with collection_charged(self.ledger, self.task, source, fingerprint) as charged:
             counts = self.task.collect(records, source)
-        return self._take(counts, source, charged)
+        return self._take(counts, counts.n_people, charged, simulated=True)
 
-    def fit_counts(self, counts: Counts) -> Self:
-        """Take the counts of a collection; charges the ledger once per task."""
+    def fit_counts(self, counts: Counts, *, n_people: int | None = None) -> Self:
+        """Take the counts of a collection; charges the ledger once per task.
+
+        ``n_people`` is the number of people who were asked; more reports are refused. It is needed with a ledger, as
+        one charge covers one report per person. Asking them again takes another ``version`` or ``window``.
+        """
         if not isinstance(counts, Counts):
             raise InvalidInput(f"counts must be the Counts of a task, not {type(counts).__name__}.")
         self.task.scaled_sums(counts)  # refuses those of another task before anything is charged
-        return self._take(counts, None, task_charged(self.ledger, self.task))
+        people = checked_people(checked_ledger(self.ledger), counts.n_people, n_people)
+        charged = task_charged(self.ledger, self.task, people, secure=counts.secure)
+        return self._take(counts, people, charged, simulated=False)
 
     def _records(self, X: Any) -> NDArray[Any]:
         """What people report on."""
         return self.task.sketch.records(X)
 
-    def _take(self, counts: Counts, source: RandomSource | None, charged: dict[str, Any]) -> Self:
+    def _take(self, counts: Counts, people: int, charged: dict[str, Any], *, simulated: bool) -> Self:
         self.means_, self.variances_ = self.task.scaled_sums(counts)
         self.counts_ = counts
-        self.privacy_report_ = local_report(self.task, counts.n_people, {}, (), source, charged)
+        public = {"reports": counts.n_people}
+        self.privacy_report_ = local_report(
+            self.task, people, public, (), charged, simulated=simulated, secure=counts.secure
+        )
         return self
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "counts_"):
             raise NotFittedError(f"{type(self).__name__} has no counts yet: call fit or fit_counts first.")
+        if self.counts_.task != self.task.digest:
+            raise InvalidInput("the parameters have changed since the counts were taken: call fit or fit_counts again.")
 
 
 class Marginals(_Queries):
     """Marginals of up to ``k`` of a record's bits, all of them from one collection.
 
-    Records are rows of numbers; entries above 1/2 are ones.
+    Records are rows of 0 and 1, or of true and false.
 
     Guarantee
     ---------
@@ -101,6 +133,10 @@ class Marginals(_Queries):
         Public number of people expected; decides how much bias is worth taking.
     degree : int, optional
         Degree of the polynomial that stands for a conjunction of ``k`` bits; the one of least error if not given.
+    version : int
+        Part of the task: raise it to ask the same people again, which is another task and is charged for itself.
+    window : str, optional
+        Part of the task: a public name of the time in which people report, such as a week.
     ledger : Ledger, optional
         Where a collection is charged, epsilon for every person.
     insecure_seed : int, optional
@@ -123,23 +159,45 @@ class Marginals(_Queries):
         k: int,
         n_people: int,
         degree: int | None = None,
+        version: int = 1,
+        window: str | None = None,
         ledger: Ledger | None = None,
         insecure_seed: int | None = None,
     ) -> None:
-        for name, value in (("n_bits", n_bits), ("k", k), ("n_people", n_people)):
-            _whole(name, value)
-        if not k <= n_bits:
-            raise InvalidInput(f"k must not exceed n_bits = {n_bits}, not {k!r}.")
-        self.epsilon, self.n_bits, self.k, self.n_people = epsilon, n_bits, k, n_people
+        self.epsilon, self.n_bits, self.k, self.n_people, self.degree = epsilon, n_bits, k, n_people, degree
+        self.version, self.window = version, window
         self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
-        gain = OneBit(epsilon).gain
-        self.polynomial: Conjunction = (
-            best_conjunction(k, n_bits, n_people, gain) if degree is None else conjunction(k, degree)
-        )
-        levels = self.polynomial.levels(n_bits)
+        self._made()  # refuses bad parameters
+
+    _public = ("epsilon", "n_bits", "k", "n_people", "degree", "version", "window")
+
+    def _make(self) -> tuple[Task, Conjunction]:
+        for name in ("n_bits", "k", "n_people"):
+            _whole(name, getattr(self, name))
+        if not self.k <= self.n_bits:
+            raise InvalidInput(f"k must not exceed n_bits = {self.n_bits}, not {self.k!r}.")
+        if self.degree is None:
+            polynomial = best_conjunction(self.k, self.n_bits, self.n_people, OneBit(self.epsilon).gain)
+        else:
+            polynomial = conjunction(self.k, self.degree)
+        levels = polynomial.levels(self.n_bits)
         # a size of sets that the polynomial hardly uses is asked for now and then, so that smaller marginals have it
         levels = np.maximum(levels, 1e-3 * levels.max())
-        self.task = Task("marginals", epsilon, Parity(n_bits, tuple((levels / levels.sum()).tolist())))
+        sketch = Parity(self.n_bits, tuple((levels / levels.sum()).tolist()))
+        return Task("marginals", self.epsilon, sketch, self.version, window=self.window), polynomial
+
+    def _records(self, X: Any) -> NDArray[Any]:
+        records = super()._records(X)
+        # on the data's owner's side, before anything is charged
+        if not np.isin(records, (0, 1)).all():
+            raise InvalidData("X must hold 0 and 1, or true and false, only: encode other values by a public rule.")
+        return records
+
+    @property
+    def polynomial(self) -> Conjunction:
+        """What stands for a conjunction of ``k`` bits."""
+        found: Conjunction = self._made()[1]
+        return found
 
     @property
     def expected_error(self) -> Answer:
@@ -147,9 +205,16 @@ class Marginals(_Queries):
         deviation = self.polynomial.deviation(self.n_bits, self.n_people, self.task.bit.gain)
         return Answer(math.nan, deviation, self.polynomial.bias)
 
-    def query(self, columns: Sequence[int], values: Sequence[int] | None = None) -> Answer:
-        """Estimate the share of people whose ``columns`` hold ``values`` (all ones if not given)."""
+    def query(self, columns: Sequence[int] | Mapping[int, int], values: Sequence[int] | None = None) -> Answer:
+        """Estimate the share of people whose ``columns`` hold ``values`` (all ones if not given).
+
+        ``query({0: 1, 2: 0})`` is ``query([0, 2], [1, 0])``.
+        """
         self._check_fitted()
+        if isinstance(columns, Mapping):
+            if values is not None:
+                raise InvalidInput("give either a dict of columns and values or two lists, not both.")
+            columns, values = list(columns), list(columns.values())
         chosen = [int(column) for column in columns]
         wanted = [1] * len(chosen) if values is None else [int(value) for value in values]
         if not 1 <= len(chosen) <= self.k or len(set(chosen)) < len(chosen):
@@ -202,6 +267,8 @@ class SmoothQueries(_Queries):
     decay : float
         A statistic is asked for in proportion to ``decay`` to the power of the sum of its degrees: smoother functions
         have faster decaying coefficients.
+    version, window :
+        As for :class:`Marginals`.
     ledger : Ledger, optional
         Where a collection is charged, epsilon for every person.
     insecure_seed : int, optional
@@ -226,32 +293,44 @@ class SmoothQueries(_Queries):
         high: Sequence[float],
         n_degrees: int = 8,
         decay: float = 0.5,
+        version: int = 1,
+        window: str | None = None,
         ledger: Ledger | None = None,
         insecure_seed: int | None = None,
     ) -> None:
-        _whole("n_degrees", n_degrees)
-        if not 2 <= n_degrees <= self._NODES // 2:
-            raise InvalidInput(f"n_degrees must be between 2 and {self._NODES // 2}, not {n_degrees!r}.")
-        if not 0.0 < decay <= 1.0:
-            raise InvalidInput(f"decay must be above 0 and at most 1, not {decay!r}.")
-        self.low, self.high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-        ends = self.low.ndim == 1 and self.low.shape == self.high.shape and 1 <= self.low.size <= 3
-        if not ends or not np.isfinite(self.high - self.low).all() or not (self.low < self.high).all():
-            raise InvalidBounds("low and high must hold finite bounds of 1 to 3 columns, low below high.")
-        self.epsilon, self.n_degrees, self.decay = epsilon, n_degrees, decay
+        self.epsilon, self.low, self.high, self.n_degrees, self.decay = epsilon, low, high, n_degrees, decay
+        self.version, self.window = version, window
         self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
-        degrees = [r for r in product(range(n_degrees), repeat=self.low.size) if any(r)]
-        shares = np.array([decay ** sum(r) for r in degrees])
+        self._made()  # refuses bad parameters
+
+    _public = ("epsilon", "low", "high", "n_degrees", "decay", "version", "window")
+
+    def _make(self) -> tuple[Task, tuple[FloatArray, FloatArray]]:
+        _whole("n_degrees", self.n_degrees)
+        if not 2 <= self.n_degrees <= self._NODES // 2:
+            raise InvalidInput(f"n_degrees must be between 2 and {self._NODES // 2}, not {self.n_degrees!r}.")
+        if not 0.0 < self.decay <= 1.0:
+            raise InvalidInput(f"decay must be above 0 and at most 1, not {self.decay!r}.")
+        low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
+        ends = low.ndim == 1 and low.shape == high.shape and 1 <= low.size <= 3
+        if not ends or not np.isfinite(high - low).all() or not (low < high).all():
+            raise InvalidBounds("low and high must hold finite bounds of 1 to 3 columns, low below high.")
+        degrees = [r for r in product(range(self.n_degrees), repeat=low.size) if any(r)]
+        shares = np.array([self.decay ** sum(r) for r in degrees])
         sketch = Chebyshev(tuple(degrees), tuple((shares / shares.sum()).tolist()))
-        inputs = {"low": self.low.tolist(), "high": self.high.tolist()}
-        self.task = Task("smooth queries", epsilon, sketch, inputs=inputs)
+        inputs = {"low": low.tolist(), "high": high.tolist()}
+        task = Task("smooth queries", self.epsilon, sketch, self.version, inputs, window=self.window)
+        return task, (low, high)
 
     def _records(self, X: Any) -> NDArray[Any]:
-        X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != self.low.size or X.dtype.kind not in "biuf":
-            raise InvalidData(f"X must be an array of numbers with {self.low.size} columns, one row per person.")
-        middle, half = self.low / 2.0 + self.high / 2.0, self.high / 2.0 - self.low / 2.0
-        return np.asarray((X - middle) / half)
+        X, (low, high) = np.asarray(X), self._made()[1]
+        if X.ndim != 2 or X.shape[1] != low.size or X.dtype.kind not in "biuf":
+            raise InvalidData(f"X must be an array of numbers with {low.size} columns, one row per person.")
+        if not np.isfinite(X).all():
+            raise InvalidData("X contains NaN or infinite values: remove those rows.")
+        middle, half = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+            return np.asarray((X - middle) / half)
 
     def query(self, function: Callable[[FloatArray], Any]) -> Answer:
         """Estimate the mean of ``function``, which maps records of shape (m, d) to m numbers.
@@ -259,10 +338,11 @@ class SmoothQueries(_Queries):
         ``deviation`` bounds the standard deviation; ``bias`` sums the coefficients of degrees that were not asked for.
         """
         self._check_fitted()
-        d, nodes = self.low.size, self._NODES if self.low.size < 3 else self._NODES // 2
+        low, high = self._made()[1]
+        d, nodes = low.size, self._NODES if low.size < 3 else self._NODES // 2
         axis = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)
         grid = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
-        points = self.low + (grid + 1.0) / 2.0 * (self.high - self.low)
+        points = low + (grid + 1.0) / 2.0 * (high - low)
         values = np.asarray(function(points), np.float64)
         if values.shape != (len(points),) or not np.isfinite(values).all():
             raise InvalidInput("a query must give one finite number for every record inside the bounds.")

@@ -5,21 +5,24 @@ Proof: ``local.proof.md``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 import dperm
 from dperm.errors import InvalidInput
-from dperm.privacy.events import Composed, Event, Unbounded
+from dperm.privacy.events import Composed, Event, Unbounded, event_to_dict
 from dperm.privacy.guarantee import Accounting, Guarantee
 from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport, ReleaseLine
-from dperm.solvers.local import Task
+from dperm.solvers.local import LocalDescent, Task
 
-__all__ = ["checked_ledger", "collection_charged", "local_report", "task_charged"]
+__all__ = ["checked_ledger", "checked_people", "collection_charged", "local_report", "task_charged"]
 
 ONCE = "each person reports once for this task"
 HONEST = "every person's device follows the task's schema with good randomness"
@@ -29,6 +32,7 @@ NOT_COVERED = (
     "an attacker who breaks AES-256 or reads a person's device",
 )
 _SEEDED = "insecure_seed makes the bits reproducible"
+_REPORTS = "reports, one per person"
 
 
 def checked_ledger(ledger: Any) -> Ledger | None:
@@ -47,11 +51,7 @@ def collection_charged(
     Every simulation draws new bits, so every one is charged.
     """
     books = Ledger() if ledger is None else ledger
-    event: Event = task.bit.event
-    records = [ReleaseRecord("reports, one per person", event)]
-    if not source.secure:
-        event = Composed((event, Unbounded(_SEEDED)))
-        records.append(ReleaseRecord("no guarantee", Unbounded(_SEEDED)))
+    event, records = _event(task, source.secure)
     before = books.spent()
     reservation = books.reserve(
         event, Neighbours.REPLACE_ONE, f"simulated reports of task {task.digest[:16]}", fingerprint
@@ -65,20 +65,70 @@ def collection_charged(
         about.update(_about(books, reservation.dataset, reservation, before.epsilon if known else None))
 
 
-def task_charged(ledger: Ledger | None, task: Task) -> dict[str, Any]:
-    """Charge a task's reports to the people's data set, once however often they are counted or fitted.
+def checked_people(ledger: Ledger | None, n_reports: int, n_people: int | None) -> int:
+    """Return the number of people behind the reports; refuses more reports than people.
 
-    Reports that are out cannot be called back: charge the task before anybody is asked if the cap is to stop it.
+    With a ledger it must be stated: one charge covers one report per person and no more.
+    """
+    if n_people is None:
+        if ledger is not None:
+            raise InvalidInput(
+                "say how many people were asked, n_people=...: the ledger is charged for one report per person."
+            )
+        return n_reports
+    if isinstance(n_people, bool) or not isinstance(n_people, int | np.integer) or n_people < 1:
+        raise InvalidInput(f"n_people must be a whole number of 1 or more, not {n_people!r}.")
+    if n_reports > n_people:
+        raise InvalidInput(
+            f"there are {n_reports} reports of {n_people} people: somebody reported more than once for this task, "
+            "which costs epsilon each time; ask again under another version or window, which is charged for itself."
+        )
+    return int(n_people)
+
+
+def task_charged(
+    ledger: Ledger | None, asked: Task | LocalDescent, n_people: int, *, secure: bool = True
+) -> dict[str, Any]:
+    """Charge the reports of a task, or of all rounds of a descent, once however often they are counted or fitted.
+
+    Reports that are out cannot be called back: charge before anybody is asked if the cap is to stop it.
+
+    Parameters
+    ----------
+    ledger : Ledger or None
+        Where to charge; nothing happens without one.
+    asked : Task or LocalDescent
+        What people are asked, each of them once: in a descent in one of its rounds.
+    n_people : int
+        Bound on the number of people; part of the charge, so that another one is charged anew.
+    secure : bool
+        Whether the devices' randomness is good, ``Counts.secure``; if not, nothing bounds what is charged.
     """
     if ledger is None:
         return {}
-    purpose = f"reports of task {task.digest}"
+    event, records = _event(asked, secure)
+    what = "task" if isinstance(asked, Task) else "descent"
+    purpose = f"reports of {what} {asked.digest} from at most {n_people} people"
     before = ledger.spent()
-    if any(entry.get("purpose") == purpose for entry in ledger.entries(ledger.dataset)):
-        return _about(ledger, ledger.dataset, None, before.epsilon)
-    reservation = ledger.reserve(task.bit.event, Neighbours.REPLACE_ONE, purpose)
-    reservation.settle([ReleaseRecord("reports, one per person", task.bit.event)])
+    same = {"kind": "reserve", "purpose": purpose, "neighbours": str(Neighbours.REPLACE_ONE)}
+    stored = json.loads(json.dumps(event_to_dict(event)))
+    for entry in ledger.entries(ledger.dataset):
+        # the words alone prove nothing: what was charged must be what these reports cost
+        if entry.get("event") == stored and all(entry.get(key) == value for key, value in same.items()):
+            return _about(ledger, ledger.dataset, None, before.epsilon)
+    reservation = ledger.reserve(event, Neighbours.REPLACE_ONE, purpose)
+    reservation.settle(records)
     return _about(ledger, ledger.dataset, reservation, before.epsilon)
+
+
+def _event(asked: Task | LocalDescent, secure: bool) -> tuple[Event, list[ReleaseRecord]]:
+    """What everybody's one report costs, and how it is recorded."""
+    event: Event = asked.bit.event
+    records = [ReleaseRecord(_REPORTS, event)]
+    if secure:
+        return event, records
+    unbounded = Unbounded(_SEEDED)
+    return Composed((event, unbounded)), [*records, ReleaseRecord("no guarantee", unbounded)]
 
 
 def _about(ledger: Ledger, dataset: str, reservation: Reservation | None, spent_before: float | None) -> dict[str, Any]:
@@ -99,12 +149,13 @@ def local_report(
     n_people: int,
     public: dict[str, Any],
     assumptions: tuple[str, ...],
-    source: RandomSource | None,
     ledger: dict[str, Any],
+    *,
+    simulated: bool,
+    secure: bool,
 ) -> PrivacyReport:
-    """Write the report of an estimate from one-bit reports; ``source`` is None if people's devices sent them."""
+    """Write the report of an estimate from one-bit reports, ``simulated`` ones or those that people's devices sent."""
     bit = task.bit
-    secure = source is None or source.secure
     guarantee = Guarantee(
         epsilon=bit.epsilon,
         delta=0.0,
@@ -124,10 +175,10 @@ def local_report(
         size=1,
         audience="everyone, the collector included",
     )
-    if source is None:
-        randomness = "that of the people's devices"
+    if not secure:
+        randomness = "insecure seed (reproducible)"
     else:
-        randomness = "AES-256-CTR keyed by the operating system" if secure else "insecure seed (reproducible)"
+        randomness = "AES-256-CTR keyed by the operating system" if simulated else "that of the people's devices"
     return PrivacyReport(
         planned=Accounting(bit.epsilon, 0.0, guarantee.looseness, "likelihood ratio on the lattice of 2^-32"),
         guarantee=guarantee if secure else None,

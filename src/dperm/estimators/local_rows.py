@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dperm.data.chunked import RowSource
 from dperm.data.design import Scaling
 from dperm.data.target import TargetRange
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "blocks"]
 
 FloatArray = NDArray[np.float64]
+
+_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,14 @@ class Rows:
     def of(self, X: FloatArray) -> FloatArray:
         """Turn features into rows of the unit ball."""
         scaling = self.scaling
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
             rows = np.clip((X - scaling.centre) / scaling.scale, -scaling.clip, scaling.clip)
-        if scaling.row_norm is not None:
-            length = np.linalg.norm(rows, axis=1, keepdims=True)
-            rows *= np.minimum(1.0, scaling.row_norm / np.maximum(length, 1e-300))
-        if self.intercept:
-            rows = np.column_stack([rows, np.ones(len(rows))])
-        return rows / self.bound
+            if scaling.row_norm is not None:
+                length = np.linalg.norm(rows, axis=1, keepdims=True)
+                rows *= np.minimum(1.0, scaling.row_norm / np.maximum(length, 1e-300))
+            if self.intercept:
+                rows = np.column_stack([rows, np.ones(len(rows))])
+            return np.asarray(rows / self.bound)
 
     def back(self, target: TargetRange) -> tuple[FloatArray, FloatArray]:
         """Return A and b: weights w of rows are A w + b in the user's units, the intercept last."""
@@ -85,3 +90,14 @@ class Rows:
             "intercept": self.intercept,
             "divide_by": self.bound,
         }
+
+
+def blocks(X: Any) -> Iterator[FloatArray]:
+    """Rows in their order as dense arrays, some at a time."""
+    if isinstance(X, RowSource):
+        yield from X.blocks()
+        return
+    table = X.tocsr() if sp.issparse(X) else X
+    for start in range(0, table.shape[0], _CHUNK):
+        part = table[start : start + _CHUNK]
+        yield part.toarray() if sp.issparse(part) else np.asarray(part, np.float64)

@@ -17,6 +17,8 @@ _watcher: ContextVar[Progress | None] = ContextVar("dperm_progress", default=Non
 def watching(progress: Progress) -> Iterator[None]:
     """Call ``progress(steps done, steps in all)`` during every fit inside the block.
 
+    A search (:class:`dperm.DPTuner`) calls nobody: the number of its runs is not released.
+
     >>> from dperm import Bounds, DPRidge
     >>> steps = []
     >>> with watching(lambda done, in_all: steps.append(done / in_all)):

@@ -82,9 +82,10 @@ class SavedModel:
         if self.schema is None:
             return X
         names = list(X) if isinstance(X, dict) else column_names(X)
-        if not isinstance(X, TableFile) and not {column.name for column in self.schema.used} <= set(names or ()):
+        raw = {column.name for column in self.schema.used} <= set(names or ())
+        if not isinstance(X, TableFile) and not raw and (names is None or names == self.schema.encoded_names):
             return X
-        return self.schema.encode(X).X
+        return self.schema.encode(X).X  # names a column that is missing
 
     def scores(self, X: Any) -> NDArray[np.float64]:
         """Return the linear scores of a checked ``X``: shape (n,), or (n, K) for several outputs."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
+from dperm.data.chunked_design import design_of
+from dperm.data.frames import plain_labels
 from dperm.data.holder import DataHolder, DesignData
 from dperm.errors import InvalidData
 from dperm.privacy.budget import Budget, default_delta
@@ -21,6 +22,8 @@ from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
 from dperm.queries import CorrectPredictions, SquaredErrors
 
+from ._fit import fingerprint_of, one_entry_per_cell
+from ._messages import Y_NOT_FINITE
 from .saved import SavedClassifier, SavedModel, SavedRegressor
 
 __all__ = ["PaidScore", "paid_score"]
@@ -50,7 +53,7 @@ class PaidScore:
 
 def paid_score(
     model: SavedModel,
-    X: NDArray[np.float64],
+    X: Any,
     y: Any,
     *,
     epsilon: float,
@@ -67,27 +70,24 @@ def paid_score(
     target's range. It protects the held-out people with its own epsilon and is charged to the ledger in full; no
     parallel composition with the fit is claimed.
     """
-    n = len(X)
+    X = one_entry_per_cell(model.checked(X))
+    n = int(X.shape[0])
+    if n == 0:
+        raise InvalidData("there are no held-out rows to score.")
+    given = _target(model, y, n)
     relation = Neighbours.parse(neighbours)
     budget = Budget(epsilon, default_delta(n) if delta is None else delta)
     if isinstance(model, SavedRegressor):
         half = model.target_range.half_width or 1.0
-        target, ends, weights = (
-            model.target_range.scaled(np.asarray(y, np.float64)),
-            (-1.0, 1.0),
-            _weights(model) / half,
-        )
+        target, ends, weights = model.target_range.scaled(given), (-1.0, 1.0), _weights(model) / half
         if model.coef_.ndim == 1:
             weights[-1] -= model.target_range.centre / half
         query: Any = SquaredErrors(weights)
     else:
         assert isinstance(model, SavedClassifier)
-        codes = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
-        if not (model.classes_[codes] == y).all():
-            raise InvalidData("the held-out rows contain a label that the model does not know.")
-        target, ends = codes.astype(np.float64), (0.0, len(model.classes_) - 1.0)
+        target, ends = given, (0.0, len(model.classes_) - 1.0)
         query = CorrectPredictions(_weights(model))
-    data = DesignData(DesignMatrix.from_array(X, model.scaling, 1.0), target, *ends)
+    data = DesignData(design_of(X, model.scaling, 1.0), target, *ends)
     calibrated = calibrate(Plan((PlannedRelease(query.name, "gaussian", 1),)), budget)
     noise = GaussianNoise(calibrated.noise_multiplier(query.name))
     scale = noise.noise_scale(query.sensitivity(data.facts, relation), query.bound(data.facts), 1)
@@ -95,7 +95,8 @@ def paid_score(
     unbounded = None if source.secure else "insecure_seed makes the noise reproducible"
     purpose = f"score of {model.estimator} on held-out rows"
     books = ledger if ledger is not None else Ledger(neighbours=relation)
-    with Scope(calibrated, books, relation, purpose, unbounded=unbounded) as scope:
+    known = fingerprint_of(ledger, X, given)  # as in a fit: rows that were charged elsewhere are recognised
+    with Scope(calibrated, books, relation, purpose, fingerprint=known, unbounded=unbounded) as scope:
         total = float(DataHolder(data, scope, source, relation).release(query, noise)[0])
     ends95 = [total / n + sign * 1.96 * scale / n for sign in (0.0, -1.0, 1.0)]
     if isinstance(model, SavedRegressor):
@@ -103,6 +104,28 @@ def paid_score(
         return PaidScore("root mean squared error", value, better, worse, budget, n)
     value, low, high = (min(max(0.5 + e, 0.0), 1.0) for e in ends95)
     return PaidScore("accuracy", value, low, high, budget, n)
+
+
+def _target(model: SavedModel, y: Any, n: int) -> NDArray[np.float64]:
+    """Return one finite number, or the code of its class, for every row; errors show no value."""
+    labels, refused = np.asarray(plain_labels(y)), None
+    if labels.shape != (n,):
+        raise InvalidData(f"y must be a list with one value for each of the {n} held-out rows.")
+    if isinstance(model, SavedClassifier):
+        places = {label: float(code) for code, label in enumerate(model.classes_.tolist())}
+        codes = np.array([places.get(one, -1.0) for one in labels.tolist()])
+        if (codes < 0.0).any():
+            raise InvalidData("the held-out rows contain a label that the model does not know.")
+        return codes
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError):
+        refused = InvalidData("y must hold numbers, as it did in the fit.")
+    if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+        raise refused
+    if not np.isfinite(numbers).all():
+        raise InvalidData(Y_NOT_FINITE)
+    return numbers
 
 
 def _weights(model: SavedModel) -> NDArray[np.float64]:

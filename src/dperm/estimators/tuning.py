@@ -34,10 +34,12 @@ from ._fit import (
     fitted,
     ledger_of,
     one_entry_per_cell,
+    warn_of,
 )
-from ._plan import SearchSummary, summarise_search
+from ._plan import SearchSummary, disappointments, summarise_search
 from ._request import NUMBERS, FitRequest, Prepared
 from ._search import Candidate, SearchPlan, naming, plan_search, search
+from .local_fit import LocalFit
 
 __all__ = ["DPTuner"]
 
@@ -157,6 +159,8 @@ class DPTuner(SharesLedger, MetaEstimatorMixin, BaseEstimator):
                 designs.append(declared_design(requests[-1], table, [one for one in designs if one is not None]))
         _refuse_other_targets(requests)
         plan = self._plan(settings, requests, *table.shape)
+        said = (text for one in plan.candidates for text in disappointments(one.request, one.prepared))
+        warn_of(dict.fromkeys(said), 3)  # before anything is charged
         source, ledger = RandomSource(self.insecure_seed), ledger_of(requests[0])
         before = ledger.spent()
         scope = SearchScope(
@@ -164,12 +168,13 @@ class DPTuner(SharesLedger, MetaEstimatorMixin, BaseEstimator):
             ledger,
             requests[0].neighbours,
             f"DPTuner of {type(self.estimator).__name__}",
-            fingerprint=fingerprint_of(requests[0], table, problem.target),
+            fingerprint=fingerprint_of(requests[0].ledger, table, problem.target),
             unbounded=None if source.secure else "insecure_seed makes the noise reproducible",
         )
         with scope:
             which, solved = search(plan, scope, source, table, problem.target, designs)
         assert_ledger_is_plan(scope)
+        warn_of(solved.notes, 3)
         result = fitted(*_of_the_search(plan, plan.candidates[which]), scope, source, before, solved)
         best = models[which]
         best._adopt(problem, _with_the_search(result, plan, settings))
@@ -211,7 +216,7 @@ class DPTuner(SharesLedger, MetaEstimatorMixin, BaseEstimator):
     # ---------------------------------------------------------------------------------- checks
     def _settings(self) -> list[dict[str, Any]]:
         """Refuse bad parameters before the data are looked at; return the candidates."""
-        if not isinstance(self.estimator, PrivateLinearModel):
+        if not isinstance(self.estimator, PrivateLinearModel) or isinstance(self.estimator, LocalFit):
             raise InvalidInput(
                 f"estimator must be a private estimator of dperm, such as DPLogisticRegression(), not "
                 f"{type(self.estimator).__name__}."
@@ -251,8 +256,7 @@ class DPTuner(SharesLedger, MetaEstimatorMixin, BaseEstimator):
     def _model(self, params: dict[str, Any]) -> PrivateLinearModel:
         """Return the unfitted estimator of a candidate, with this search's budget and books."""
         own = {name: getattr(self, name) for name in _OWN}
-        # steps written down run by run would tell how many runs there were
-        return clone(self.estimator).set_params(**params, **own, verbose=False)
+        return clone(self.estimator).set_params(**params, **own)
 
     # ---------------------------------------------------------------------------------- the model
     def _best(self) -> Any:

@@ -101,11 +101,12 @@ def _moments(
 def second_moments(
     rows: Any, heights: FloatArray, constant: float, unit: float, factors: FloatArray, per_step: float
 ) -> FloatArray:
-    """Sum of v v' over the rows of a CSR array with sorted indices, a constant entry added last unless it is 0.
+    """Sum of v v' over the rows of a CSR array with sorted indices, ``constant`` as their last entry.
 
-    v is entry times height times ``unit`` times the row's factor times ``per_step``, cut toward zero.
+    v is entry times height times ``unit`` times the row's factor times ``per_step``, cut toward zero. There are as many
+    ``heights`` as columns, that of the constant included if there is one: it may be 0 and is a column all the same.
     """
-    d = rows.shape[1] + (1 if constant else 0)
+    d = heights.size
     out = np.zeros((d, d))
     _moments(rows.data, rows.indices, rows.indptr, heights, constant, unit, factors, per_step, out)
     below = np.tril_indices(d, -1)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dperm.errors import InvalidInput
+from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.events import ApproximateDP, Event, RandomizedResponse
 from dperm.privacy.one_bit import LATTICE, OneBit, lattice_floor, uniform32
 from dperm.privacy.randomness import RandomSource
@@ -88,11 +88,24 @@ class CategoryReport(ABC):
 class RandomizedCategory(CategoryReport):
     """Generalised randomized response: the true category, or any other one; best for few categories.
 
+    Refused where 2^32 words cannot give the own category more of them than every other one, which takes thousands of
+    categories at a small epsilon: use :class:`LocalHashing` there.
+
     >>> RandomizedCategory(1.0, 4).rates[0] > 0.47
     True
     """
 
     kind: ClassVar[str] = "randomized-category"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        own, other = self.ratio
+        # the others' share is rounded up, at the expense of the own one
+        if own <= other:
+            raise Unsupported(
+                f"{self.n_categories} are too many categories for randomized response at epsilon {self.epsilon:g}; use "
+                "LocalHashing."
+            )
 
     @cached_property
     def floor(self) -> int:

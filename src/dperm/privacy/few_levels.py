@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dperm.errors import InvalidBudget, InvalidInput
+from dperm.errors import InvalidBudget, InvalidInput, Unsupported
 from dperm.privacy.events import ApproximateDP
 from dperm.privacy.one_bit import LATTICE, exp_below, public_range, uniform32
 from dperm.privacy.randomness import RandomSource
@@ -165,9 +165,11 @@ def _best_table(epsilon: float, n_levels: int) -> LevelTable:
         if best is not None and here > 1.5 * best[0]:
             break  # far beyond the best mass
         mass = math.ceil(mass * _MASS_STEP)
-    assert best is not None
+    if best is None:
+        raise Unsupported(f"no table of {n_levels} levels was found at epsilon {epsilon:g}; send one bit instead.")
     table = LevelTable(tuple(tuple(int(count) for count in row) for row in best[1]))
-    assert table.keeps(epsilon)
+    if not table.keeps(epsilon):  # checked in every run, also where Python leaves out assertions
+        raise Unsupported(f"the table of {n_levels} levels does not keep epsilon {epsilon:g}; send one bit instead.")
     return table
 
 
@@ -275,13 +277,14 @@ class FewLevels:
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Return everybody's lower knot and how many of the 2^32 words move it to the next one; private."""
         low, high = public_range(low, high)
-        # fmax and fmin take the other argument of a NaN
-        inside = np.fmin(np.fmax(np.asarray(values, np.float64), low), high)
-        x = np.clip(2.0 * ((inside - low) / (high - low)) - 1.0, -1.0, 1.0)
         knots = self.table.knots
-        knot = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, knots.size - 2)
-        part = np.clip((x - knots[knot]) / (knots[knot + 1] - knots[knot]), 0.0, 1.0)
-        return knot.astype(np.int64), np.floor(part * LATTICE).astype(np.uint64)
+        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+            # fmax and fmin take the other argument of a NaN
+            inside = np.fmin(np.fmax(np.asarray(values, np.float64), low), high)
+            x = np.clip(2.0 * ((inside - low) / (high - low)) - 1.0, -1.0, 1.0)
+            knot = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, knots.size - 2)
+            part = np.clip((x - knots[knot]) / (knots[knot + 1] - knots[knot]), 0.0, 1.0)
+            return knot.astype(np.int64), np.floor(part * LATTICE).astype(np.uint64)
 
     def law(self, value: float) -> tuple[int, ...]:
         """Return how often every level is the answer to this value, as whole numbers; private."""

@@ -11,7 +11,10 @@ from dperm.privacy import composition
 from dperm.privacy.events import Event
 from dperm.privacy.neighbours import Neighbours
 
-__all__ = ["Accounting", "Guarantee"]
+__all__ = ["NO_PROTECTION", "Accounting", "Guarantee"]
+
+#: epsilon above which the factor that it allows, 5e8 and more, protects nobody
+NO_PROTECTION = 20.0
 
 PERSON = "one person's whole record, label included; one record per person"
 
@@ -93,10 +96,15 @@ class Guarantee:
     def sentence(self) -> str:
         """Say the guarantee in one sentence."""
         other = "any other" if self.neighbours is Neighbours.REPLACE_ONE else "an empty one"
-        factor = math.exp(min(self.epsilon, 700.0))
+        if self.epsilon > NO_PROTECTION:
+            return (
+                f"Epsilon {self.epsilon:.4g}: in practice no protection. When one person's record is replaced by "
+                f"{other}, the probability of any {self.view} may change by a factor of e to the power of epsilon."
+            )
         return (
             f"When one person's record is replaced by {other}, the probability of any {self.view} changes by a factor "
-            f"of at most {factor:.4g} (epsilon {self.epsilon:.4g}), except for an amount of {self.delta:.2g} (delta)."
+            f"of at most {math.exp(self.epsilon):.4g} (epsilon {self.epsilon:.4g}), except for an amount of "
+            f"{self.delta:.2g} (delta)."
         )
 
     def to_dict(self) -> dict[str, Any]:

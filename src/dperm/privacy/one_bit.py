@@ -163,10 +163,11 @@ class OneBit:
     def thresholds(self, values: ArrayLike, low: ArrayLike = -1.0, high: ArrayLike = 1.0) -> NDArray[np.uint64]:
         """Return how many of the 2^32 words make every person's bit a 1; private."""
         low, high = public_range(low, high)
-        # fmax and fmin take the other argument of a NaN
-        inside = np.fmin(np.fmax(np.asarray(values, np.float64), low), high)
-        unit = (inside - low) / (high - low)
-        return np.uint64(self.floor) + np.floor(unit * self.steps).astype(np.uint64)
+        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+            # fmax and fmin take the other argument of a NaN
+            inside = np.fmin(np.fmax(np.asarray(values, np.float64), low), high)
+            unit = (inside - low) / (high - low)
+            return np.uint64(self.floor) + np.floor(unit * self.steps).astype(np.uint64)
 
     def law(self, value: float) -> tuple[int, ...]:
         """Return how often 0 and 1 are the answer to this value, as whole numbers; private."""

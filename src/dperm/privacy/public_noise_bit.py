@@ -77,16 +77,17 @@ class PublicNoiseBit:
 
     def thresholds(self, values: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
         """Return how many of the 2^32 words make every person's bit a 1; private."""
-        v = np.fmin(np.fmax(np.asarray(values, np.float64), 0.0), 1.0)
-        # beyond 0 and 1 only the nearer end of y matters
-        near = np.clip(np.asarray(y, np.float64), 0.0, 1.0)
-        low, high, wanted = (
-            LATTICE * self.constant * np.exp(self.inner * exponent)
-            for exponent in (np.minimum(0.0, 2.0 * near - 1.0), near, near - np.abs(near - v))
-        )
-        # two points inwards: more than the rounding of these doubles
-        inside = np.clip(np.rint(wanted), np.floor(low) + 2.0, np.ceil(high) - 2.0)
-        return inside.astype(np.int64)
+        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+            v = np.fmin(np.fmax(np.asarray(values, np.float64), 0.0), 1.0)
+            # beyond 0 and 1 only the nearer end of y matters
+            near = np.clip(np.asarray(y, np.float64), 0.0, 1.0)
+            low, high, wanted = (
+                LATTICE * self.constant * np.exp(self.inner * exponent)
+                for exponent in (np.minimum(0.0, 2.0 * near - 1.0), near, near - np.abs(near - v))
+            )
+            # two points inwards: more than the rounding of these doubles
+            inside = np.clip(np.rint(wanted), np.floor(low) + 2.0, np.ceil(high) - 2.0)
+            return inside.astype(np.int64)
 
     def report(self, values: ArrayLike, y: ArrayLike, source: RandomSource) -> NDArray[np.bool_]:
         """Return everybody's bit, for values in [0, 1] and public noise y."""

@@ -150,6 +150,7 @@ class PrivacyReport:
                 f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each"
                 f"{forfeited})"
             )
+        lines += [f"Warning: {text}." for text in self.public.get("warnings", ())]
         if self.guarantee is not None:
             lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
         return "\n".join(lines)
@@ -161,6 +162,8 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
     data = content.encode("utf-8") if isinstance(content, str) else content
     if not target.parent.is_dir():
         raise InvalidInput(f"cannot write {str(path)!r}: its folder does not exist; create it first.")
+    if target.is_dir():
+        raise InvalidInput(f"cannot write {str(path)!r}: it is a folder; give the name of a file.")
     with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".tmp", delete=False) as handle:
         try:
             handle.write(data)

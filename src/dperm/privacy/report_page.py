@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from dperm.privacy.guarantee import NO_PROTECTION
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.report import PrivacyReport, ReleaseLine
 from dperm.privacy.report_figures import FIGURE_STYLE, Part, Series, bar_of_parts, line_chart
@@ -97,6 +98,7 @@ def report_page(
     sections = [
         _verdict(report),
         _facts(report),
+        _warnings(report),
         _meaning(report),
         _curve(report),
         _releases(report),
@@ -131,10 +133,17 @@ def _verdict(report: PrivacyReport) -> str:
         )
     elif guarantee.epsilon <= _WEAK:
         told = f"What {seen} can tell about any one person's record is limited."
-    else:
+    elif guarantee.epsilon <= NO_PROTECTION:
         told = f"What {seen} can tell about any one person's record is limited, but weakly: the epsilon is large."
+    else:
+        told = f"What {seen} can tell about any one person's record is in practice not limited."
     kind = "verdict" if guarantee.epsilon <= _WEAK else "verdict weak"
     return f'<div class="{kind}"><strong>{told}</strong> {escape(guarantee.sentence())}</div>'
+
+
+def _warnings(report: PrivacyReport) -> str:
+    said = "".join(f"<li>{escape(_sentence(text))}</li>" for text in report.public.get("warnings", ()))
+    return f"<h2>What to expect</h2><ul>{said}</ul>" if said else ""
 
 
 def _facts(report: PrivacyReport) -> str:
@@ -156,7 +165,12 @@ def _meaning(report: PrivacyReport) -> str:
     guarantee = report.guarantee
     if guarantee is None:
         return ""
-    odds = math.exp(min(guarantee.epsilon, 700.0))
+    if guarantee.epsilon > NO_PROTECTION:
+        return (
+            "<h2>What it means</h2><p>Take somebody who knows all other records: at this epsilon nothing that is worth "
+            "stating keeps them from learning this one. Treat the model as if it contained the data.</p>"
+        )
+    odds = math.exp(guarantee.epsilon)
     after = [(before, before * odds / (1.0 - before + before * odds)) for before in (0.01, 0.1, 0.5)]
     cells = "; ".join(f"from {before:.0%} to at most {_percent(later)}" for before, later in after)
     other = (

@@ -8,19 +8,24 @@ The runs of a search are checked against their plans in the same way, but only t
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 from dperm.errors import PlanViolation
+from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan
 from dperm.privacy.events import Composed, Event, RepeatAndSelect, Unbounded
 from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
 from dperm.privacy.ledger.rows import as_stored
 from dperm.privacy.neighbours import Neighbours
 
-__all__ = ["InnerScope", "Scope", "SearchScope"]
+__all__ = ["InnerScope", "Scope", "SearchScope", "check"]
+
+#: the scope that works with a reservation in this process, by the reservation's id
+_WORKING: weakref.WeakValueDictionary[str, Scope] = weakref.WeakValueDictionary()
 
 
 class InnerScope:
@@ -93,6 +98,11 @@ class InnerScope:
                 self.records.extend([record] * left)
             self._close()
 
+    def let_go(self) -> None:
+        """Release nothing more here and write nothing: the reservation stays open for a scope that resumes it."""
+        with self._lock:
+            self._settled = True
+
     def _close(self) -> None:
         """Write the books, once."""
 
@@ -124,9 +134,11 @@ class Scope(InnerScope):
     unbounded : str, optional
         Why the result will have no guarantee (seeded noise, a printed calibration).
     resumed : Reservation, optional
-        An unsettled reservation of the same plan to go on with, after a restart; nothing is reserved again.
+        An unsettled reservation of the same plan in this ledger to go on with, after a restart; nothing is reserved
+        again. It must not be in use: the scope before has let go of it, or its process has ended.
     used : mapping of str to int, optional
-        With ``resumed``: how many releases of each query were made before.
+        With ``resumed``, and mandatory there: how many releases of each query were made before. Whoever resumes answers
+        for it, as the ledger is told only when the plan is settled.
     """
 
     def __init__(
@@ -145,12 +157,25 @@ class Scope(InnerScope):
         self.unbounded = unbounded
         self.event: Event = calibrated.event
         if resumed is None:
-            self.reservation = _reserve(self.event, ledger, neighbours, purpose, fingerprint, unbounded)
+            self.reservation = _reserve(
+                self.event, ledger, neighbours, purpose, fingerprint, unbounded, calibrated.budget
+            )
+            _WORKING[self.reservation.id] = self
             return
+        resumed = ledger.resume(resumed.id)  # refuses one that is settled, and one of another ledger
+        if used is None:
+            raise PlanViolation("a reservation was resumed without saying how many of its releases were made before.")
         if resumed.event != as_stored(_charged(self.event, unbounded)) or resumed.neighbours != neighbours:
             raise PlanViolation("the reservation to go on with is not of this plan: the run was planned differently.")
-        self._take_up(used or {})
+        self._take_up(used)
+        if _WORKING.setdefault(resumed.id, self) is not self:
+            raise PlanViolation("the reservation to go on with is in use: its releases would be made twice.")
         self.reservation = resumed
+
+    def let_go(self) -> None:
+        super().let_go()
+        if _WORKING.get(self.reservation.id) is self:
+            del _WORKING[self.reservation.id]
 
     def _close(self) -> None:
         if self.unbounded is not None:
@@ -199,6 +224,13 @@ class SearchScope:
         self.reservation.settle(self.records)
 
 
+def check(
+    calibrated: CalibratedPlan, ledger: Ledger, neighbours: Neighbours, fingerprint: str | None, unbounded: str | None
+) -> None:
+    """Refuse what a :class:`Scope` of the same plan would refuse to reserve now, and write nothing."""
+    ledger.check(_charged(calibrated.event, unbounded), neighbours, fingerprint)
+
+
 def _binding(ledger: Ledger, unbounded: str | None) -> bool:
     return unbounded is None and (ledger.lasting or ledger.cap is not None)
 
@@ -212,7 +244,13 @@ def _charged(event: Event, unbounded: str | None) -> Event:
 
 
 def _reserve(
-    event: Event, ledger: Ledger, neighbours: Neighbours, purpose: str, fingerprint: str | None, unbounded: str | None
+    event: Event,
+    ledger: Ledger,
+    neighbours: Neighbours,
+    purpose: str,
+    fingerprint: str | None,
+    unbounded: str | None,
+    requested: Budget | None = None,
 ) -> Reservation:
     event = _charged(event, unbounded)
-    return ledger.reserve(event, neighbours=neighbours, purpose=purpose, fingerprint=fingerprint)
+    return ledger.reserve(event, neighbours, purpose, fingerprint, requested)

@@ -86,6 +86,8 @@ def closed_form_epsilon(epsilon: float, n: int, delta: float) -> float:
     0.0235
     """
     _check(n, delta)
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0.0 < epsilon < math.inf:
+        raise InvalidBudget(f"epsilon of a report must be a positive finite number, not {epsilon!r}.")
     if epsilon > math.log(n / (16.0 * math.log(2.0 / delta))):
         return epsilon
     ratio = math.exp(epsilon)
@@ -112,15 +114,18 @@ class Shuffled:
     shuffler : str
         Who shuffles; goes into the assumptions. Must be somebody else than the collector.
     collector : str
-        Who receives the shuffled reports.
+        Who receives the shuffled reports; goes into the assumptions.
     known_shares : tuple of float, optional
-        Give the shares with which statistics are drawn if others can see *who* drew which (a statistic assigned in
-        public). Not needed if every person draws it in private and sends it through the shuffler.
+        Give the shares with which statistics are drawn if others can see *who* drew which: every person's statistic is
+        drawn at random, independently of the others', and then seen. A fixed assignment is not covered: whoever is
+        given a rare statistic hides among few, and the bound is a mean over the draw. Not needed if every person draws
+        in private and sends the statistic through the shuffler.
 
     Examples
     --------
     >>> from dperm.privacy.one_bit import OneBit
-    >>> bound = Shuffled(OneBit(1.0), n=1_000_000, shuffler="an independent mixer").epsilon(1e-6)
+    >>> mixed = Shuffled(OneBit(1.0), n=1_000_000, shuffler="an independent mixer", collector="us")
+    >>> bound = mixed.epsilon(1e-6)
     >>> round(bound.lower, 4), round(bound.epsilon, 4), round(bound.closed_form, 4)
     (0.0028, 0.0035, 0.0235)
     """
@@ -128,7 +133,7 @@ class Shuffled:
     report: LocalReport
     n: int
     shuffler: str
-    collector: str = "the collector"
+    collector: str
     known_shares: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from dperm.queries.statistics import (
     QuantileScores,
     SecondMoment,
     TargetMoment,
+    TargetQuantileScores,
     unpack_symmetric,
 )
 from dperm.queries.targets import ClassCounts, TargetDeviation
@@ -51,6 +52,7 @@ __all__ = [
     "SquaredErrors",
     "TargetDeviation",
     "TargetMoment",
+    "TargetQuantileScores",
     "WeightedRows",
     "unpack_symmetric",
 ]
@@ -70,6 +72,7 @@ QUERIES: dict[str, type[Query]] = {
         SecondMoment,
         TargetMoment,
         QuantileScores,
+        TargetQuantileScores,
         SampledGradient,
         SampledCorrection,
         PerturbedMinimum,

@@ -12,56 +12,78 @@ from dperm.data.design import Scaling
 from dperm.data.holder import DataHolder
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import NoisyMax
-from dperm.queries.statistics import QuantileScores
+from dperm.queries.statistics import QuantileScores, TargetQuantileScores
 
-__all__ = ["INNERMOST", "buy_range", "buy_scaling", "expected_rank_error", "reachable_levels", "with_purchase"]
+__all__ = ["INNERMOST", "buy_range", "buy_scaling", "rank_error", "reachable_levels", "with_purchase"]
 
 FloatArray = NDArray[np.float64]
 
 #: bought quantiles lie no further inside than this; nearer to the median they would say too little of the ends
 INNERMOST = 0.35
+#: a quantile is off by more than :func:`rank_error` says with a probability of at most e^-7, below 1/1000
+_NATS = 7.0
+#: errors in ranks by which levels stay inside where there are rows enough (a wild range then is one in 100,000), and
+#: the level up to which that costs little: further inside there is ever less to tell the ends from
+_ROOM, _CHEAP = 1.5, 0.25
 
 
-def with_purchase(plan: Plan, purchase: QuantilePurchase, n_ranges: int) -> Plan:
-    """Put the purchase of ``n_ranges`` ranges in front of a plan, with its share of the budget."""
-    bought = PlannedRelease(
-        QuantileScores.name,
-        NoisyMax.kind,
-        count=2 * n_ranges,
-        share=purchase.budget_share,
-        replacement_ratio=QuantileScores.replacement_ratio,
+def with_purchase(plan: Plan, purchase: QuantilePurchase, n_columns: int, buys_target: bool = False) -> Plan:
+    """Put the purchase of ranges in front of a plan, with its share of the budget."""
+    counts = [(QuantileScores, n_columns), (TargetQuantileScores, int(buys_target))]
+    wanted = [(query, count) for query, count in counts if count]
+    bought = tuple(
+        PlannedRelease(
+            query.name,
+            NoisyMax.kind,
+            count=2 * count,
+            share=purchase.budget_share / len(wanted),
+            replacement_ratio=query.replacement_ratio,
+        )
+        for query, count in wanted
     )
     total = sum(release.share for release in plan.releases)
-    return Plan((bought,)) + plan.scaled((1.0 - purchase.budget_share) / total)
+    return Plan(bought) + plan.scaled((1.0 - purchase.budget_share) / total)
 
 
-def expected_rank_error(calibrated: CalibratedPlan, n_points: int) -> float:
-    """How many ranks a bought quantile is off with probability 0.95 at most; public."""
-    multiplier = calibrated.noise_multiplier(QuantileScores.name)
-    # the winner's score is below the best one by more than b (ln points + 3) with probability at most e^-3
-    return multiplier * (float(np.log(n_points)) + 3.0)
+def rank_error(
+    purchase: QuantilePurchase, calibrated: CalibratedPlan, query: type[QuantileScores] = QuantileScores
+) -> float:
+    """How many ranks beyond the data's own a bought quantile is off with probability 0.999 at most; public."""
+    points = float(np.exp(-purchase.unlikeliness()).sum())
+    return calibrated.noise_multiplier(query.name) * (float(np.log(points)) + _NATS)
 
 
-def buy_range(holder: DataHolder, purchase: QuantilePurchase, calibrated: CalibratedPlan, column: int) -> FloatArray:
+def buy_range(
+    holder: DataHolder,
+    purchase: QuantilePurchase,
+    calibrated: CalibratedPlan,
+    column: int,
+    query: type[QuantileScores] = QuantileScores,
+) -> FloatArray:
     """Release two quantiles of a column and return them in order."""
     grid = purchase.grid_points()
-    mechanism = NoisyMax(calibrated.noise_multiplier(QuantileScores.name))
-    low, high = reachable_levels(purchase, calibrated, holder.facts.n)
-    queries = (QuantileScores(column, low, grid, "low"), QuantileScores(column, high, grid, "high"))
-    ends: FloatArray = np.sort([grid[holder.release(query, mechanism)] for query in queries])
+    mechanism = NoisyMax(calibrated.noise_multiplier(query.name))
+    # public numbers: points that are less expected need as many records more
+    handicaps = mechanism.noise_multiplier * purchase.unlikeliness()
+    low, high = reachable_levels(purchase, calibrated, holder.facts.n, query)
+    queries = (query(column, low, grid, "low", handicaps), query(column, high, grid, "high", handicaps))
+    ends: FloatArray = np.sort([grid[holder.release(one, mechanism)] for one in queries])
     # inner quantiles are carried out to the wanted ones as those of a normal distribution lie
     normal = NormalDist().inv_cdf
     wider = (normal(purchase.high) - normal(purchase.low)) / (normal(high) - normal(low))
     return ends.mean() + (ends - ends.mean()) * wider if wider > 1.0 else ends
 
 
-def reachable_levels(purchase: QuantilePurchase, calibrated: CalibratedPlan, n: int) -> tuple[float, float]:
+def reachable_levels(
+    purchase: QuantilePurchase, calibrated: CalibratedPlan, n: int, query: type[QuantileScores] = QuantileScores
+) -> tuple[float, float]:
     """Levels of the quantiles to buy, from public numbers.
 
     A quantile nearer to the end than its own error in ranks may come out anywhere beyond the data, so the levels stay
-    that far inside, as far as :data:`INNERMOST`.
+    that far inside, as far as :data:`INNERMOST`, and half as far again where that costs little.
     """
-    inside = min(expected_rank_error(calibrated, len(purchase.grid_points())) / n, INNERMOST)
+    error = rank_error(purchase, calibrated, query) / n
+    inside = min(max(error, min(_ROOM * error, _CHEAP)), INNERMOST)
     return min(max(purchase.low, inside), INNERMOST), max(min(purchase.high, 1.0 - inside), 1.0 - INNERMOST)
 
 

@@ -18,7 +18,15 @@ from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.queries.gradients import check_weights, predictions
 
-__all__ = ["Curvature", "FirstMoment", "QuantileScores", "SecondMoment", "TargetMoment", "unpack_symmetric"]
+__all__ = [
+    "Curvature",
+    "FirstMoment",
+    "QuantileScores",
+    "SecondMoment",
+    "TargetMoment",
+    "TargetQuantileScores",
+    "unpack_symmetric",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -217,13 +225,15 @@ class QuantileScores(Query):
     Values outside the grid count as its ends. A point then is the quantile, with score 0, if at most ``quantile * n``
     values lie below it and at least as many do not lie above it; so many equal values (a column of zeros and ones)
     leave one best point and not a whole range. The wanted rank is public, so one person moves each score by at most 1
-    under both relations.
+    under both relations. ``handicaps`` are public numbers, one per point, that are taken off its score: points that one
+    does not expect need as many records more.
     """
 
     column: int
     quantile: float
     grid: FloatArray
     side: str = "high"
+    handicaps: FloatArray | None = None
 
     name: ClassVar[str] = "quantile"
     norm: ClassVar[str] = "linf"
@@ -238,6 +248,15 @@ class QuantileScores(Query):
             raise InvalidInput(f"side must be 'low' or 'high', not {self.side!r}.")
         if self.column < 0:
             raise InvalidInput(f"column must be 0 or more, not {self.column!r}.")
+        if self.handicaps is not None:
+            given = np.asarray(self.handicaps, np.float64)
+            if given.shape != self.grid.shape or not (np.isfinite(given) & (given >= 0.0)).all():
+                raise InvalidInput("handicaps must be finite numbers of 0 or more, one for every point of the grid.")
+            object.__setattr__(self, "handicaps", given)
+
+    @property
+    def _largest_handicap(self) -> float:
+        return 0.0 if self.handicaps is None else float(self.handicaps.max())
 
     def evaluate(self, data: TableData) -> FloatArray:
         wanted = self.quantile * data.facts.n
@@ -247,16 +266,23 @@ class QuantileScores(Query):
         below, up_to = np.concatenate([[0.0], inner]), np.concatenate([inner, [float(data.facts.n)]])
         # 0 is subtracted from, so that no point's best score is -0
         scores: FloatArray = 0.0 - np.maximum(0.0, np.maximum(below - wanted, wanted - up_to))
-        return scores
+        return scores if self.handicaps is None else scores - self.handicaps
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        # ranks are whole; subtracting the constant rounds each distance by at most 2^-53 n
-        return 1.0 + 2.0**-51 * facts.n
+        # ranks are whole; subtracting public numbers rounds each score by at most 2^-53 (2 n + handicap)
+        return 1.0 + 2.0**-51 * self.bound(facts)
 
     def bound(self, facts: Facts) -> float:
-        return 1.0 * facts.n
+        return facts.n + self._largest_handicap
 
     def size(self, facts: Facts) -> int:
         if self.column >= facts.n_features:
             raise InvalidInput(f"column {self.column} is outside a table of {facts.n_features} columns.")
         return len(self.grid)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetQuantileScores(QuantileScores):
+    """The same for the range of a regression's target, which has a share of the budget of its own."""
+
+    name: ClassVar[str] = "target quantile"

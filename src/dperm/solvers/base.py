@@ -27,10 +27,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Solution:
-    """Released weights of the scaled design, and how many steps were made."""
+    """Released weights of the scaled design, how many steps were made, and what the releases gave to worry about."""
 
     weights: NDArray[np.float64]
     n_steps: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Forecast:
         What was taken for granted and cannot be known without the data.
     doubts : tuple of str
         What this budget is too small for, in sentences that a plan shows as warnings.
+    least_seen : float or None
+        Standard deviation, in ranges, below which a column is more than half lost, where that can be said.
     """
 
     excess: float
@@ -56,6 +59,7 @@ class Forecast:
     basis: str
     assumes: tuple[str, ...]
     doubts: tuple[str, ...] = ()
+    least_seen: float | None = None
 
 
 class Solver(ABC):

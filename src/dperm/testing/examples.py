@@ -47,6 +47,7 @@ from dperm.queries import (
     SquaredErrors,
     TargetDeviation,
     TargetMoment,
+    TargetQuantileScores,
     WeightedRows,
 )
 from dperm.queries.greedy import RULES, PerColumn
@@ -155,9 +156,18 @@ def _curvatures(rng: Any, facts: Facts) -> list[Query]:
     ]
 
 
-def _quantiles(rng: Any, facts: Facts) -> list[Query]:
+def _quantiles(kind: type[QuantileScores]) -> Callable[[Any, Facts], list[Query]]:
     grid = np.concatenate([-(2.0 ** np.arange(4, -4, -1.0)), [0.0], 2.0 ** np.arange(-4, 5.0)])
-    return [QuantileScores(int(rng.integers(facts.n_features)), q, grid) for q in (0.05, 0.5, 0.95)]
+
+    def examples(rng: Any, facts: Facts) -> list[Query]:
+        column = int(rng.integers(facts.n_features))
+        return [
+            kind(column, q, grid, side, handicaps)
+            for q, side in ((0.05, "low"), (0.5, "high"), (0.95, "high"))
+            for handicaps in (None, 0.7 * np.abs(grid))
+        ]
+
+    return examples
 
 
 def _sampled_gradients(rng: Any, facts: Facts) -> list[Query]:
@@ -214,7 +224,8 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     FirstMoment.name: lambda rng, facts: [FirstMoment(c) for c in (None, 0.3 * facts.row_bound)],
     SecondMoment.name: lambda rng, facts: [SecondMoment(c) for c in (None, 0.3 * facts.row_bound)],
     TargetMoment.name: lambda rng, facts: [TargetMoment()],
-    QuantileScores.name: _quantiles,
+    QuantileScores.name: _quantiles(QuantileScores),
+    TargetQuantileScores.name: _quantiles(TargetQuantileScores),
     SampledGradient.name: _sampled_gradients,
     SampledCorrection.name: _corrections,
     PerturbedMinimum.name: _perturbed,

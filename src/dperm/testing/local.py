@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from dperm.privacy import composition
 from dperm.privacy.categories import RandomizedCategory
 from dperm.privacy.few_levels import FewLevels
 from dperm.privacy.one_bit import OneBit, exp_below
@@ -20,6 +21,8 @@ from dperm.testing._violation import demand
 __all__ = ["LOCAL_EXAMPLES", "check_answers", "check_local_report", "check_one_bit", "log_ratio_interval"]
 
 _REJECT = 1e-6
+#: distances at which answers must not resemble each other; the tests cut the work into parts of the second length
+_LAGS = (1, 64)
 #: the ends, what is clipped to them, and points where nothing special happens
 _VALUES = (-1.0, 1.0, 0.0, 0.37, -0.81, 7.0, -1e308, math.inf, math.nan, 5e-324, math.nextafter(1.0, 0.0))
 
@@ -85,7 +88,7 @@ def check_one_bit(
 
 
 def check_local_report(mechanism: Any, *, n_samples: int = 60_000, seed: int | None = 0) -> None:
-    """Check a registered report: exact ratios, the law of its answers, their independence, and what they decode to.
+    """Check a registered report: exact ratios, its event, the law and independence of answers, what they decode to.
 
     The check itself must be able to tell answers for half and for 1.5 times epsilon from the right ones.
     """
@@ -93,6 +96,7 @@ def check_local_report(mechanism: Any, *, n_samples: int = 60_000, seed: int | N
     values = _values(mechanism)
     laws = [mechanism.law(value) for value in values]
     _check_ratios(laws, mechanism.epsilon)
+    _check_event(mechanism, laws)
     _check_decoding(mechanism, values, laws)
     name = type(mechanism).__name__
     for value, law in zip(values, laws, strict=True):
@@ -100,11 +104,12 @@ def check_local_report(mechanism: Any, *, n_samples: int = 60_000, seed: int | N
         tally = _tally(answers, len(law))
         right = _fit(tally, law)
         demand(right > _REJECT, f"{name}'s answers to {value!r} do not fit their law (p = {right:.2g}).")
-        same = (answers[1:] == answers[:-1]).sum()
         expected = float((np.asarray(law, np.float64) ** 2).sum()) / float(sum(law)) ** 2
-        # neighbouring pairs share a report, which raises the variance by less than a factor of 3
-        apart = abs(same - (n_samples - 1) * expected) / math.sqrt(3.0 * n_samples * expected)
-        demand(apart < 6.0, f"{name}'s answers to {value!r} are not independent of each other.")
+        for lag in _LAGS:
+            same = (answers[lag:] == answers[:-lag]).sum()
+            # two pairs may share a report, which raises the variance by less than a factor of 3
+            apart = abs(same - (n_samples - lag) * expected) / math.sqrt(3.0 * n_samples * expected)
+            demand(apart < 6.0, f"{name}'s answers to {value!r} are not independent of each other.")
     for factor in (0.5, 1.5):
         other = replace(mechanism, epsilon=factor * mechanism.epsilon)
         found = min(
@@ -130,6 +135,23 @@ def _check_ratios(laws: list[tuple[int, ...]], epsilon: float) -> None:
                 p * below <= q * above,
                 f"the answer {answer} is more than exp({epsilon:.4g}) times as likely for one value as for another.",
             )
+
+
+def _check_event(mechanism: Any, laws: list[tuple[int, ...]]) -> None:
+    """What the ledger is charged bounds delta of every pair of values, at every epsilon."""
+    chances = [np.array([count / sum(law) for count in law]) for law in laws]
+    for share in (0.0, 0.25, 0.5, 0.75, 0.95, 1.0):
+        epsilon = share * mechanism.epsilon
+        stated = composition.delta(mechanism.event, epsilon)
+        found = max(
+            float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+            for first, second in permutations(chances, 2)
+        )
+        demand(
+            found <= stated + 1e-9,
+            f"{type(mechanism).__name__}'s event promises delta {stated:.3g} at epsilon {epsilon:.3g}; two values have "
+            f"{found:.3g}.",
+        )
 
 
 def _check_decoding(mechanism: Any, values: list[Any], laws: list[tuple[int, ...]]) -> None:

@@ -59,9 +59,19 @@ def clean_identifiers(values: Sequence[Any], what: str = "the identifier column"
 
 
 def _bits(texts: Sequence[str]) -> float:
-    """Rough upper bound on the bits in identifiers of this length and alphabet."""
-    alphabet = len(set().union(*texts))
-    return max(map(len, texts)) * math.log2(max(2, alphabet))
+    """Rough upper bound on the bits in identifiers: of the characters that this table shows at each place.
+
+    What all have in common at either end (a prefix, a time zone) makes no guess harder.
+    """
+    rests = _without_prefix([text[::-1] for text in _without_prefix(texts)])
+    longest = max(map(len, rests))
+    return math.fsum(math.log2(len({rest[i : i + 1] for rest in rests})) for i in range(longest))
+
+
+def _without_prefix(texts: Sequence[str]) -> list[str]:
+    first, last = min(texts), max(texts)  # what these two share, all between them share
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return [text[shared:] for text in texts]
 
 
 def _statement(run: str, owner: str, hop: int, points: NDArray[np.uint8]) -> bytes:
@@ -76,6 +86,7 @@ class AlignParty:
 
     def __init__(self, run: str, members: Sequence[str], identity: Identity, identifiers: Sequence[bytes]) -> None:
         self._run, self._members, self._identity = run, tuple(members), identity
+        self.n_rounds = len(self._members) + 1
         self._identifiers = list(identifiers)
         self._blinding = Blinding()
         # a secret order: places in the list say nothing about places in the table
@@ -129,19 +140,21 @@ class AlignParty:
         return Message("learnt")
 
     def state(self) -> Message:
+        if self.order is not None:  # the secret has done its work, and is not kept
+            return Message("state", {"order": self.order}, {"round": self._round})
         arrays: dict[str, NDArray[Any]] = {
             "secret": np.frombuffer(self._blinding.secret, np.uint8),
             "shuffled": self._shuffled.astype(np.int64),
         }
-        if self.order is not None:
-            arrays["order"] = self.order
         return Message("state", arrays, {"round": self._round})
 
     def restore(self, state: Message) -> None:
-        self._blinding = Blinding(state.arrays["secret"].tobytes())
-        self._shuffled = state.arrays["shuffled"].copy()
         self.order = state.arrays.get("order")
         self._round = int(state.facts["round"] or 0)
+        if self.order is not None:
+            return
+        self._blinding = Blinding(state.arrays["secret"].tobytes())
+        self._shuffled = state.arrays["shuffled"].copy()
         if len(self._shuffled) != len(self._identifiers):
             raise InvalidData("the table changed since the alignment began: restore it, or start another alignment.")
 
@@ -204,7 +217,8 @@ class AlignCoordinator:
         self.round += 1
 
     def state(self) -> Message:
-        arrays = {f"{owner} {what}": array for owner, parts in self._lists.items() for what, array in parts.items()}
+        lists = {} if self.round >= self.n_rounds else self._lists
+        arrays = {f"{owner} {what}": array for owner, parts in lists.items() for what, array in parts.items()}
         if self._local is not None:
             arrays |= {f" {name}": array for name, array in self._local.state().arrays.items()}
         return Message("state", arrays, {"round": self.round, "common": self.n_common})

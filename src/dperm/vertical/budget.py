@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from dperm.errors import LedgerError, StateLost
-from dperm.privacy.calibration import CalibratedPlan
+from dperm.privacy import scope
 from dperm.privacy.ledger import Ledger, Reservation
-from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.scope import InnerScope, Scope
+from dperm.vertical.spec import Prepared
 
-__all__ = ["purpose_of", "refuse_forgotten", "reserve", "resume"]
+__all__ = ["check", "marks_of", "purpose_of", "refuse_forgotten", "reserve", "resume"]
 
 
 def purpose_of(run: str) -> str:
@@ -33,28 +35,40 @@ def refuse_forgotten(ledger: Ledger, run: str) -> None:
         )
 
 
-def reserve(
-    calibrated: CalibratedPlan,
-    ledger: Ledger,
-    neighbours: Neighbours,
-    run: str,
-    fingerprint: str | None = None,
-    unbounded: str | None = None,
-) -> Scope:
+def marks_of(ledger: Ledger | None) -> Path | None:
+    """Return the folder in which marks of runs are kept: beside the ledger, so that both are lost or kept together.
+
+    Of a ledger on a server it is in the folder of this user's dperm files. A ledger in memory has none: it does not
+    outlive the process either.
+    """
+    if ledger is None or not ledger.lasting:
+        return None
+    if "://" in ledger.address:
+        return Ledger.default_path().parent / f"runs-{hashlib.sha256(ledger.address.encode()).hexdigest()[:16]}"
+    return Path(f"{ledger.address}.runs")
+
+
+def check(prepared: Prepared) -> None:
+    """Refuse a run that :func:`reserve` would refuse now; nothing is written."""
+    if prepared.ledger is not None and prepared.calibrated is not None:
+        parts = (prepared.calibrated, prepared.ledger, prepared.neighbours)
+        scope.check(*parts, prepared.fingerprint, prepared.unbounded)
+
+
+def reserve(prepared: Prepared, run: str) -> Scope | None:
     """Reserve a run's whole plan, or take up the reservation of a start that was interrupted before it was answered."""
-    made = _open_reservation(ledger, run)
-    return Scope(calibrated, ledger, neighbours, purpose_of(run), fingerprint, unbounded, resumed=made)
+    if prepared.ledger is None or prepared.calibrated is None:
+        return None
+    made = _open_reservation(prepared.ledger, run)
+    parts = (prepared.calibrated, prepared.ledger, prepared.neighbours, purpose_of(run))
+    return Scope(*parts, prepared.fingerprint, prepared.unbounded, resumed=made, used=None if made is None else {})
 
 
-def resume(
-    calibrated: CalibratedPlan,
-    ledger: Ledger,
-    neighbours: Neighbours,
-    run: str,
-    used: Mapping[str, int],
-    unbounded: str | None = None,
-) -> InnerScope:
+def resume(prepared: Prepared, run: str, used: Mapping[str, int]) -> InnerScope | None:
     """Go on with a run's reservation; if it is settled, return a scope that admits no release."""
+    calibrated, ledger, neighbours = prepared.calibrated, prepared.ledger, prepared.neighbours
+    if ledger is None or calibrated is None:
+        return None
     made = _open_reservation(ledger, run)
     if made is None:
         if any(entry.get("purpose") == purpose_of(run) for entry in ledger.entries()):
@@ -62,4 +76,4 @@ def resume(
             closed.settle()
             return closed
         raise LedgerError(f"the ledger does not know run {run!r}: give the ledger that the run was started with.")
-    return Scope(calibrated, ledger, neighbours, purpose_of(run), None, unbounded, resumed=made, used=used)
+    return Scope(calibrated, ledger, neighbours, purpose_of(run), None, prepared.unbounded, resumed=made, used=used)

@@ -41,8 +41,13 @@ class Allowed:
 
     methods: tuple[str, ...] = ("rehearsal", "align")
     epsilon: float = 0.0
+    delta: float = 1e-6
+    neighbours: tuple[str, ...] = ("replace-one",)
     views: tuple[str, ...] = ("model", "transcript")
+    #: with whom, besides the coordinator; empty for whoever has a certificate
+    parties: tuple[str, ...] = ()
     secure_sum: bool = False
+    #: also runs that guarantee nothing, and a ledger without a cap
     insecure: bool = False
 
 

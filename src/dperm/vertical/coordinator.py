@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,16 @@ from dperm.errors import DpermError, PeerRefused, ProtocolError, RunError
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message
 from dperm.vertical import budget
-from dperm.vertical.envelope import FIRST, REFUSAL, REPLY, REQUEST, Envelope, error_of, next_digest
+from dperm.vertical.envelope import (
+    FIRST,
+    NONCE_BYTES,
+    REFUSAL,
+    RENEWAL,
+    REQUEST,
+    Envelope,
+    error_of,
+    next_digest,
+)
 from dperm.vertical.party import CHECK, JOIN, START
 from dperm.vertical.secure_sum import total
 from dperm.vertical.spec import CoordinatorDesk, RunSpec
@@ -96,10 +105,11 @@ class CoordinatorSession:
         self._limit = limit
         self._log = log or (lambda event, facts: None)
         self._changed = changed or (lambda status: None)
-        self.folder = RunFolder(root, spec.run)
+        self.folder = RunFolder(root, spec.run, budget.marks_of(getattr(desk, "ledger", None)))
         self.status = RunStatus(spec.run, spec.method, parties={name: PartyStatus() for name in spec.parties})
         self._step, self._attempt = 0, 0
         self._states = dict.fromkeys(spec.parties, FIRST)
+        self._nonces = dict.fromkeys(spec.parties, bytes(NONCE_BYTES))
         self._keys: dict[str, np.ndarray] = {}
         self._program: CoordinatorProgram | None = None
         self._scope: InnerScope | None = None
@@ -135,11 +145,16 @@ class CoordinatorSession:
         finally:
             with contextlib.suppress(Exception):
                 transport.close(farewell)
+            if self._scope is not None:
+                self._scope.let_go()
             self.folder.close()
 
     def _one_step(self, transport: Transport) -> None:
         begun = time.monotonic()
+        before = self._used
         requests = self._requests()
+        if self._used != before:  # what the label holder released is stored before it leaves, and never drawn again
+            self._save()
         envelopes = self._envelopes(requests)
         replies = self._ask(transport, envelopes)
         for party, reply in replies.items():
@@ -160,8 +175,16 @@ class CoordinatorSession:
                 payload = encode(message)
                 encoded[id(message)] = (payload, checksum(payload))
             where = (self._spec.run, party, self._step, self._attempt, self._states[party])
-            made[party] = Envelope(REQUEST, *where, *encoded[id(message)])
+            made[party] = Envelope(REQUEST, *where, *encoded[id(message)], self._nonces_sent())
         return made
+
+    def _nonces_sent(self) -> bytes:
+        secure = self._spec.secure_sum and self._step > START
+        return b"".join(self._nonces[party] for party in self._spec.parties) if secure else b""
+
+    @property
+    def _used(self) -> dict[str, int]:
+        return {} if self._scope is None else self._scope.used
 
     def _requests(self) -> Mapping[str, Message]:
         parties = self._spec.parties
@@ -183,9 +206,9 @@ class CoordinatorSession:
         if self._step == JOIN:
             self._joined(replies)
         elif self._step == CHECK:
-            self._begin(None, {}, resumed=False)
-        elif self._step == START:
             pass
+        elif self._step == START:  # all parties have agreed and reserved: now the label holder does
+            self._begin()
         elif self._program is not None and self._program.round >= self._program.n_rounds:
             if self._scope is not None:
                 self._scope.settle()
@@ -207,6 +230,7 @@ class CoordinatorSession:
         facts: dict[str, Mapping[str, Fact]] = {party: replies[party].facts for party in self._spec.parties}
         spec = self._spec.with_facts(facts)
         self._desk.check(spec)
+        budget.check(self._desk.prepare(spec))
         self._spec = spec
         if spec.secure_sum:
             self._keys = {
@@ -215,25 +239,23 @@ class CoordinatorSession:
                 for what in ("mask key", "signature", "certificate")
             }
 
-    def _begin(self, state: Message | None, used: Mapping[str, int], resumed: bool) -> None:
-        """Reserve or find the reservation, and open the program."""
+    def _begin(self, record: Record | None = None) -> None:
+        """Reserve, or find the reservation of a run that is resumed, and open the program."""
         prepared = self._desk.prepare(self._spec)
         if prepared.calibrated is not None:
             self.status.epsilon = prepared.calibrated.budget.epsilon
             self.status.delta = prepared.calibrated.budget.delta
-        if prepared.ledger is not None and prepared.calibrated is not None:
-            what = (prepared.calibrated, prepared.ledger, prepared.neighbours, self._spec.run)
-            if resumed:
-                self._scope = budget.resume(*what, used, prepared.unbounded)
-            else:
-                self._scope = budget.reserve(*what, prepared.fingerprint, prepared.unbounded)
+        if record is None:
+            self._scope = budget.reserve(prepared, self._spec.run)
+        else:
+            self._scope = budget.resume(prepared, self._spec.run, json.loads(record.blobs["used"]))
         self._program = self._desk.program(self._spec, self._scope)
-        if state is not None:
-            self._program.restore(state)
+        if record is not None:
+            self._program.restore(decode(record.blobs["program"], 1 << 33))
         self.status.n_rounds = self._program.n_rounds
 
     # ------------------------------------------------------------------------------------------ asking
-    def _ask(self, transport: Transport, envelopes: Mapping[str, Envelope]) -> dict[str, Message]:
+    def _ask(self, transport: Transport, envelopes: dict[str, Envelope]) -> dict[str, Message]:
         """Ask all parties and wait until all have answered this attempt; ask again whoever comes back."""
         replies: dict[str, Message] = {}
         patience = {party: time.monotonic() + self._patience for party in envelopes}
@@ -260,11 +282,22 @@ class CoordinatorSession:
                 case Arrived():
                     status.bytes_received += len(event.envelope)
                     reply = self._read(event)
-                    if reply is not None and event.party not in replies:
+                    if reply is not None and event.envelope.kind == RENEWAL:
+                        self._ask_anew(transport, envelopes)
+                        replies = {}
+                    elif reply is not None and event.party not in replies:
                         replies[event.party] = reply
                         status.waiting_since = None
             self._tell("running" if self._step > START else "starting")
         return {party: replies[party] for party in envelopes}
+
+    def _ask_anew(self, transport: Transport, envelopes: dict[str, Envelope]) -> None:
+        """Ask all again, because a party was restarted and its masks have a new nonce."""
+        self._attempt += 1
+        self._save()
+        for party, envelope in envelopes.items():
+            envelopes[party] = replace(envelope, attempt=self._attempt, nonces=self._nonces_sent())
+            self._send(transport, envelopes[party])
 
     def _send(self, transport: Transport, envelope: Envelope) -> None:
         status = self.status.parties[envelope.party]
@@ -275,7 +308,7 @@ class CoordinatorSession:
             status.bytes_sent += len(envelope)
 
     def _read(self, arrived: Arrived) -> Message | None:
-        """Return a reply to the open question; None for one that belongs to an earlier one."""
+        """Return a reply or renewal to the open question; None for one that belongs to an earlier one."""
         envelope = arrived.envelope
         if envelope.run != self._spec.run or envelope.party != arrived.party:
             raise ProtocolError(f"{arrived.party} sent a message of another party or run: the run was stopped.")
@@ -284,9 +317,11 @@ class CoordinatorSession:
             return None
         if envelope.kind == REFUSAL:
             raise error_of(envelope)
-        if envelope.kind != REPLY or envelope.state != self._states[arrived.party]:
+        if envelope.kind == REQUEST or envelope.state != self._states[arrived.party]:
             raise ProtocolError(f"{arrived.party} answered in another state than the run's: the run was stopped.")
-        return envelope.message(self._limit)
+        if len(envelope.nonces) == NONCE_BYTES:
+            self._nonces[arrived.party] = envelope.nonces
+        return Message("renewal") if envelope.kind == RENEWAL else envelope.message(self._limit)
 
     def _give_up(self, replies: Mapping[str, Message], patience: Mapping[str, float]) -> None:
         late = sorted(party for party, until in patience.items() if party not in replies and time.monotonic() > until)
@@ -317,9 +352,9 @@ class CoordinatorSession:
         self._states = {party: record.blobs[f"state of {party}"] for party in self._spec.parties}
         keys = decode(record.blobs["keys"])
         self._keys = dict(keys.arrays)
-        if self._step > CHECK:
-            state = decode(record.blobs["program"], 1 << 33)
-            self._begin(state, json.loads(record.blobs["used"]), resumed=True)
+        self._nonces = {party: record.blobs[f"nonce of {party}"] for party in self._spec.parties}
+        if self._step > START:
+            self._begin(record)
         if not self._finished:
             # replies to questions that were asked before the restart are of an older attempt and are dropped
             self._attempt += 1
@@ -335,10 +370,12 @@ class CoordinatorSession:
                     "spec": self._spec.to_array().tobytes(),
                     "keys": encode(Message("keys", self._keys)),
                     "program": encode(state),
-                    "used": json.dumps({} if self._scope is None else self._scope.used).encode(),
+                    "used": json.dumps(self._used).encode(),
                     **{f"state of {party}": state for party, state in self._states.items()},
+                    **{f"nonce of {party}": nonce for party, nonce in self._nonces.items()},
                 },
-            )
+            ),
+            last=self._finished,
         )
 
     def _tell(self, state: str) -> None:

@@ -11,10 +11,24 @@ from dperm.errors import BudgetRefused, DpermError, InvalidInput, PeerRefused, P
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.wire import DEFAULT_LIMIT, Reader, checksum, decode, digest, encode, text
 
-__all__ = ["FIRST", "REFUSAL", "REPLY", "REQUEST", "Envelope", "checked_name", "error_of", "next_digest", "refusal"]
+__all__ = [
+    "FIRST",
+    "NONCE_BYTES",
+    "REFUSAL",
+    "RENEWAL",
+    "REPLY",
+    "REQUEST",
+    "Envelope",
+    "checked_name",
+    "error_of",
+    "next_digest",
+    "refusal",
+]
 
 VERSION = 1
-REQUEST, REPLY, REFUSAL = range(3)
+#: a renewal is a party's answer to a request with an old nonce of it: it says the new one and nothing else
+REQUEST, REPLY, REFUSAL, RENEWAL = range(4)
+NONCE_BYTES = 16
 
 _MAGIC = b"dpve"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}[A-Za-z0-9]|[A-Za-z0-9]")
@@ -39,7 +53,7 @@ class Envelope:
     Attributes
     ----------
     kind : int
-        Request, reply or refusal.
+        Request, reply, refusal or renewal.
     run, party : str
         The run, and the party that is asked or answers.
     step : int
@@ -50,6 +64,10 @@ class Envelope:
         Digest of everything the party answered before this step.
     payload : bytes
         Encoded message.
+    nonces : bytes
+        Of a secure sum: in an answer the party's own nonce, in a request those of all parties in the run's order. A
+        party draws a new one whenever it takes up a run from its disk; they stay out of the content, so that the same
+        request can be repeated with newer ones.
     """
 
     kind: int
@@ -60,6 +78,7 @@ class Envelope:
     state: bytes
     payload: bytes | memoryview
     known_content: bytes | None = field(default=None, repr=False, compare=False)
+    nonces: bytes = b""
 
     @cached_property
     def content(self) -> bytes:
@@ -77,6 +96,8 @@ class Envelope:
                 struct.pack("<II", self.step, self.attempt),
                 self.state,
                 self.content,
+                struct.pack("<H", len(self.nonces)),
+                self.nonces,
             )
         )
 
@@ -85,7 +106,7 @@ class Envelope:
         return b"".join((self.head(), self.payload))
 
     def __len__(self) -> int:
-        return len(self.payload) + 4 + 2 + 4 + len(self.run) + len(self.party) + 8 + 32 + 16
+        return len(self.payload) + 4 + 2 + 4 + len(self.run) + len(self.party) + 8 + 32 + 16 + 2 + len(self.nonces)
 
     @classmethod
     def decode(cls, data: bytes | memoryview, limit: int = DEFAULT_LIMIT) -> Envelope:
@@ -96,24 +117,27 @@ class Envelope:
         if bytes(read.take(4)) != _MAGIC:
             raise read.damaged("it is not one of dperm's")
         version, kind = read.unpack("BB")
-        if version != VERSION or kind > REFUSAL:
+        if version != VERSION or kind > RENEWAL:
             raise read.damaged(f"it is of version {version}, and this dperm reads version {VERSION}")
         run, party = read.text(), read.text()
         if not (_NAME.fullmatch(run) and _NAME.fullmatch(party)) or ".." in run + party:
             raise read.damaged("the run or the party has no proper name")
         step, attempt = read.unpack("II")
-        state, content, payload = bytes(read.take(32)), bytes(read.take(16)), read.rest()
+        state, content = bytes(read.take(32)), bytes(read.take(16))
+        nonces = bytes(read.take(*read.unpack("H")))
+        payload = read.rest()
         if checksum(payload) != content:
             raise read.damaged("it was damaged on its way, its checksum differs")
-        return cls(kind, run, party, step, attempt, state, payload, content)
+        return cls(kind, run, party, step, attempt, state, payload, content, nonces)
 
     def message(self, limit: int = DEFAULT_LIMIT) -> Message:
         """Return the message inside."""
         return decode(self.payload, limit)
 
-    def answer(self, kind: int, payload: bytes, content: bytes | None = None) -> Envelope:
+    def answer(self, kind: int, payload: bytes, content: bytes | None = None, nonce: bytes = b"") -> Envelope:
         """Return an envelope that answers this one; ``content`` is the payload's checksum if it is known."""
-        return Envelope(kind, self.run, self.party, self.step, self.attempt, self.state, payload, content)
+        where = (self.run, self.party, self.step, self.attempt, self.state)
+        return Envelope(kind, *where, payload, content, nonce)
 
 
 #: state digest of a party that has answered nothing
@@ -134,7 +158,7 @@ def next_digest(before: bytes, step: int, request: bytes, reply: Message) -> byt
 def refusal(asked: Envelope, error: DpermError) -> Envelope:
     """Return the envelope that refuses a request, without a word that could depend on data."""
     if isinstance(error, BudgetRefused):
-        code, sentence = "budget", "its ledger's cap does not allow this run; nothing was answered."
+        code, sentence = "budget", "its limits or its ledger's cap do not allow this run; nothing was answered."
     elif isinstance(error, StateLost):
         code, sentence = "state", str(error)
     elif isinstance(error, ProtocolError | PeerRefused):

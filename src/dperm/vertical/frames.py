@@ -39,7 +39,7 @@ def read_note(frame: bytes) -> dict[str, Any]:
     """Return the facts of a small frame."""
     try:
         facts = json.loads(frame[1:]) if len(frame) <= _MOST_NOTE else None
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets nested by the thousand pass every other check
         facts = None
     if not isinstance(facts, dict):
         raise ProtocolError("a greeting on the link cannot be read.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,8 @@ from dperm.errors import DpermError, InvalidInput, MissingDependency, ProtocolEr
 from dperm.vertical.audit import AuditLog, Metrics
 from dperm.vertical.envelope import Envelope
 from dperm.vertical.frames import BYE, CHUNK, PROTOCOLS, WELCOME, Assembly, chunks, note, read_note
-from dperm.vertical.keys import Identity, name_of, revoked_serials
+from dperm.vertical.keys import Identity, name_of
+from dperm.vertical.revocation import RevocationList
 from dperm.vertical.transport import Arrived, Connected, Event, Lost
 from dperm.vertical.wire import DEFAULT_LIMIT
 
@@ -33,7 +35,7 @@ __all__ = ["CHANNEL_OPTIONS", "SERVICE", "GrpcHub", "HubTransport"]
 SERVICE = "dperm.vertical.v1.Coordinator"
 _HEALTH = "grpc.health.v1.Health"
 _SERVING = b"\x08\x01"  # HealthCheckResponse{status: SERVING} of the standard health protocol
-_MOST_PARTIES = 60
+_GREETING_SECONDS = 5.0
 _FRAME_LIMIT = 4 << 20
 
 CHANNEL_OPTIONS = (
@@ -60,6 +62,7 @@ class _Stream:
         self.party, self.serial, self.context = party, serial, context
         self.out: queue.Queue[tuple[int, Envelope] | bytes | None] = queue.Queue(64)
         self.sent = 0
+        self.until = time.monotonic() + _GREETING_SECONDS
 
     def put(self, item: tuple[int, Envelope] | bytes | None) -> bool:
         try:
@@ -82,6 +85,9 @@ class GrpcHub:
         Names of the parties that may connect.
     revoked : path, optional
         The authority's revocation list; read again whenever it changes, and open streams of revoked parties are cut.
+        It must be there at the start; if it is lost or damaged later, what was read last stays in force.
+    tell : callable, optional
+        Is told what the operator should know.
     """
 
     def __init__(
@@ -93,19 +99,23 @@ class GrpcHub:
         limit: int = DEFAULT_LIMIT,
         audit: AuditLog | None = None,
         metrics: Metrics | None = None,
+        tell: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self._load, self._roster, self._revoked, self._limit = load, frozenset(roster), revoked, limit
+        self._load, self._roster, self._limit = load, frozenset(roster), limit
         self._audit, self.metrics = audit or AuditLog(), metrics or Metrics()
-        self._lock = threading.Lock()
+        self._tell = tell
+        self._lock, self._ending = threading.Lock(), threading.Lock()
         self._streams: dict[str, _Stream] = {}
+        #: streams that have not greeted yet, at most one per party
+        self._silent: dict[str, _Stream] = {}
         self._transports: dict[str, HubTransport] = {}
         #: runs that are over, for parties that were away when they were told
-        self._over: dict[str, tuple[frozenset[str], bytes]] = {}
+        self._over: dict[str, tuple[frozenset[str], str]] = {}
         self._closed = threading.Event()
-        self._authority = load().trust.authority
-        self._server = grpc.server(
-            ThreadPoolExecutor(_MOST_PARTIES + 4, thread_name_prefix="link"), options=CHANNEL_OPTIONS
-        )
+        self._revoked = None if revoked is None else RevocationList(revoked, load().trust.authority, self._complain)
+        # a party holds two threads at most: its stream, and one that comes to take its place
+        threads = ThreadPoolExecutor(2 * len(self._roster) + 8, thread_name_prefix="link")
+        self._server = grpc.server(threads, options=CHANNEL_OPTIONS)
         join = grpc.stream_stream_rpc_method_handler(self._join)
         health = grpc.unary_unary_rpc_method_handler(lambda request, context: _SERVING)
         self._server.add_generic_rpc_handlers(
@@ -114,6 +124,7 @@ class GrpcHub:
                 grpc.method_handlers_generic_handler(_HEALTH, {"Check": health}),
             )
         )
+        self._pem: tuple[bytes, bytes, bytes] | None = None
         credentials = grpc.dynamic_ssl_server_credentials(
             self._certificates(), self._certificates, require_client_authentication=True
         )
@@ -127,17 +138,34 @@ class GrpcHub:
         threading.Thread(target=self._housekeeping, daemon=True, name="revocation").start()
 
     def _certificates(self) -> Any:
-        key, certificate, authority = self._load().pem()
+        """Return the certificate for new connections, or None while it is the one in use.
+
+        Every certificate that is returned replaces the server's TLS context under handshakes that are going on, and the
+        library does not survive this each time.
+        """
+        pem = self._load().pem()
+        if pem == self._pem:
+            return None
+        self._pem = key, certificate, authority = pem
         return grpc.ssl_server_certificate_configuration([(key, certificate)], root_certificates=authority)
 
     # ------------------------------------------------------------------------------------------ parties
     def _join(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         stream = self._admit(context)
+        with self._lock:
+            waiting = self._silent.get(stream.party)
+            self._silent[stream.party] = stream
+        if waiting is not None:  # nobody holds a second place in the queue
+            waiting.context.cancel()
         try:
             hello = read_note(next(iter(frames), b""))
             common = [version for version in PROTOCOLS if version in hello.get("versions", [])]
         except (DpermError, TypeError):
             common = []
+        finally:
+            with self._lock:
+                if self._silent.get(stream.party) is stream:
+                    del self._silent[stream.party]
         if not common:
             said = ", ".join(map(str, PROTOCOLS))
             context.abort(
@@ -155,8 +183,10 @@ class GrpcHub:
         threading.Thread(target=self._read, args=(stream, frames), daemon=True, name="read").start()
         yield note(WELCOME, version=common[0], software=dperm.__version__)
         with self._lock:
-            missed = [bye for parties, bye in self._over.values() if stream.party in parties]
-        yield from missed
+            missed = [(run, why) for run, (parties, why) in self._over.items() if stream.party in parties]
+            left = self._under_way(stream.party)
+        for i, (run, why) in enumerate(missed, 1):
+            yield note(BYE, run=run, why=why, more=left + len(missed) - i)
         self._announce(stream.party, Connected(stream.party))
         while True:
             item = stream.out.get()
@@ -188,8 +218,12 @@ class GrpcHub:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
         return _Stream(party, serial, context)
 
-    def _revoked_serials(self) -> set[int]:
-        return set() if self._revoked is None else revoked_serials(self._revoked, self._authority)
+    def _revoked_serials(self) -> frozenset[int]:
+        return frozenset() if self._revoked is None else self._revoked.serials()
+
+    def _complain(self, sentence: str) -> None:
+        self._audit.write("revocation list", {"why": sentence})
+        self._tell(sentence)
 
     def _read(self, stream: _Stream, frames: Iterator[bytes]) -> None:
         assembly, why = Assembly(self._limit), "the link broke"
@@ -229,20 +263,16 @@ class GrpcHub:
             transport.events.put(event)
 
     def _housekeeping(self) -> None:
-        seen: tuple[int, int] | None = None
         while not self._closed.wait(0.5):
-            try:
-                stat = None if self._revoked is None else self._revoked.stat()
-                if stat is None or seen == (stat.st_mtime_ns, stat.st_size):
-                    continue
-                seen = (stat.st_mtime_ns, stat.st_size)
-                bad = self._revoked_serials()
-            except (OSError, DpermError):
-                continue
+            bad, now = self._revoked_serials(), time.monotonic()
             with self._lock:
                 cut = [stream for stream in self._streams.values() if stream.serial in bad]
+                mute = [stream for stream in self._silent.values() if stream.until < now]
             for stream in cut:
                 self._audit.write("cut", {"party": stream.party, "why": "revoked"})
+                stream.context.cancel()
+            for stream in mute:
+                self._audit.write("cut", {"party": stream.party, "why": "no greeting"})
                 stream.context.cancel()
 
     # ------------------------------------------------------------------------------------------ runs
@@ -274,16 +304,21 @@ class GrpcHub:
             return frozenset(self._streams)
 
     def end_run(self, run: str, farewell: str) -> None:
-        """Tell a run's parties that it is over, and why."""
-        bye = note(BYE, run=run, why=farewell[:1000])
-        with self._lock:
-            transport = self._transports.pop(run, None)
-            if transport is None:
-                return
-            self._over[run] = (transport.parties, bye)
-            streams = [stream for stream in self._streams.values() if stream.party in transport.parties]
-        for stream in streams:
-            stream.put(bye)
+        """Tell a run's parties that it is over, why, and how many of their runs are still under way."""
+        why = farewell[:1000]
+        with self._ending:  # goodbyes leave in the order in which they count what is left
+            with self._lock:
+                transport = self._transports.pop(run, None)
+                if transport is None:
+                    return
+                self._over[run] = (transport.parties, why)
+                streams = [stream for stream in self._streams.values() if stream.party in transport.parties]
+                left = {stream.party: self._under_way(stream.party) for stream in streams}
+            for stream in streams:
+                stream.put(note(BYE, run=run, why=why, more=left[stream.party]))
+
+    def _under_way(self, party: str) -> int:
+        return sum(party in transport.parties for transport in self._transports.values())
 
     def close(self, grace: float = 1.0) -> None:
         """Stop listening."""

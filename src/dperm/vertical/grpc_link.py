@@ -43,7 +43,7 @@ class GrpcLink:
         Answers an envelope.
     ended : callable
         Is told (run, why) when the coordinator says that a run is over; ``why`` is empty after a good end. The link is
-        closed when it returns True.
+        closed when it returns True and the coordinator has no other run of this party under way.
     done : callable
         Whether all is answered: if the link breaks then, the coordinator may still ask for the last answer again, so
         it is dialled for some seconds more, and its silence is no error.
@@ -156,7 +156,8 @@ class GrpcLink:
                 continue
             if frame and frame[0] == BYE:
                 facts = read_note(frame)
-                if self._ended(str(facts.get("run", "")), str(facts.get("why", ""))):
+                leave = self._ended(str(facts.get("run", "")), str(facts.get("why", "")))
+                if leave and not facts.get("more"):
                     return True
             elif frame and frame[0] == CHUNK:
                 envelope = assembly.add(frame)

@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dperm.errors import InvalidInput, ProtocolError
 from dperm.privacy.report import write_whole
 from dperm.vertical.envelope import checked_name
+from dperm.vertical.revocation import RevocationList, revoked_serials
 
 __all__ = [
     "Identity",
@@ -33,7 +34,6 @@ __all__ = [
     "name_of",
     "read_certificate",
     "revoke",
-    "revoked_serials",
     "sign_request",
 ]
 
@@ -94,7 +94,10 @@ def read_certificate(path: Path) -> x509.Certificate:
 
 
 def create_authority(folder: Path, name: str = "dperm-authority", days: int = 1825) -> x509.Certificate:
-    """Make what signs all other certificates: ``ca.key`` (keep it offline) and ``ca.crt`` (give it to all)."""
+    """Make what signs all other certificates.
+
+    ``ca.key`` is to be kept offline; ``ca.crt`` and the still empty list ``revoked.pem`` are for all.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / "ca.key").exists():
         raise InvalidInput(f"{folder} has an authority already: two would lock each other's parties out.")
@@ -114,6 +117,8 @@ def create_authority(folder: Path, name: str = "dperm-authority", days: int = 18
         .sign(key, hashes.SHA256())
     )
     write_whole(folder / "ca.crt", made.public_bytes(_PEM))
+    # whoever is told to read the list can take its absence for an error
+    _write_revoked(folder, key, made, frozenset())
     return made
 
 
@@ -136,9 +141,13 @@ def create_request(folder: Path, name: str, renew: bool = False) -> x509.Certifi
 
 
 def sign_request(
-    authority: Path, request_path: Path, hosts: Sequence[str] = (), days: int = 90
+    authority: Path, request_path: Path, hosts: Sequence[str] = (), days: int = 90, renew: bool = False
 ) -> tuple[x509.Certificate, Path]:
-    """Sign a request; ``hosts`` (where the coordinator is reached) makes it a coordinator's certificate."""
+    """Sign a request; ``hosts`` (where the coordinator is reached) makes it a coordinator's certificate.
+
+    A name that has a certificate is refused unless with ``renew``: a second request may come from somebody else. The
+    certificate before is kept as ``issued/NAME.SERIAL.crt``, to be revoked.
+    """
     try:
         request = x509.load_pem_x509_csr(request_path.read_bytes())
     except FileNotFoundError:
@@ -148,6 +157,13 @@ def sign_request(
     if not request.is_signature_valid or not isinstance(request.public_key(), ec.EllipticCurvePublicKey):
         raise InvalidInput(f"{request_path} is not signed by its own P-256 key: ask for another request.")
     name = checked_name(name_of(request), "the name in a signing request")
+    out = authority / "issued" / f"{name}.crt"
+    before = read_certificate(out) if out.exists() else None
+    if before is not None and not renew:
+        raise InvalidInput(
+            f"{name} has a certificate with fingerprint {fingerprint(before)} already: if {name} itself confirms that "
+            f"{fingerprint(request)} is its new key, sign with --renew."
+        )
     key, issuer = _read_key(authority / "ca.key"), read_certificate(authority / "ca.crt")
     sans: list[x509.GeneralName] = [_host(host) for host in hosts] or [x509.DNSName(name)]
     usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -167,8 +183,9 @@ def sign_request(
         .add_extension(_usage(ca=False), critical=True)
         .sign(key, hashes.SHA256())
     )
-    out = authority / "issued" / f"{name}.crt"
     out.parent.mkdir(exist_ok=True)
+    if before is not None:
+        write_whole(out.with_name(f"{name}.{before.serial_number:x}.crt"), before.public_bytes(_PEM))
     return made, write_whole(out, made.public_bytes(_PEM))
 
 
@@ -206,28 +223,19 @@ def revoke(authority: Path, certificate: x509.Certificate) -> Path:
     """Add a certificate to the authority's revocation list, ``revoked.pem``."""
     key, issuer = _read_key(authority / "ca.key"), read_certificate(authority / "ca.crt")
     Trust(issuer).check(certificate, name_of(certificate), expired_too=True)
-    path = authority / "revoked.pem"
+    before = revoked_serials(authority / "revoked.pem", issuer)
+    return _write_revoked(authority, key, issuer, before | {certificate.serial_number})
+
+
+def _write_revoked(
+    authority: Path, key: ec.EllipticCurvePrivateKey, issuer: x509.Certificate, serials: frozenset[int]
+) -> Path:
     builder = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
     builder = builder.last_update(_now()).next_update(_now() + dt.timedelta(days=3650))
-    for serial in sorted(revoked_serials(path, issuer) | {certificate.serial_number}):
+    for serial in sorted(serials):
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_now()).build()
         builder = builder.add_revoked_certificate(entry)
-    return write_whole(path, builder.sign(key, hashes.SHA256()).public_bytes(_PEM))
-
-
-def revoked_serials(path: Path, authority: x509.Certificate) -> set[int]:
-    """Read a revocation list; no list revokes nothing, a list that another authority signed is refused."""
-    if not path.exists():
-        return set()
-    try:
-        revocations = x509.load_pem_x509_crl(path.read_bytes())
-    except ValueError:
-        raise InvalidInput(f"{path} is not a revocation list in PEM form.") from None
-    key = authority.public_key()
-    assert isinstance(key, ec.EllipticCurvePublicKey)
-    if not revocations.is_signature_valid(key):
-        raise InvalidInput(f"{path} is not signed by the authority of this run.")
-    return {entry.serial_number for entry in revocations}
+    return write_whole(authority / "revoked.pem", builder.sign(key, hashes.SHA256()).public_bytes(_PEM))
 
 
 @dataclass(frozen=True)
@@ -235,11 +243,13 @@ class Trust:
     """Whose certificates are accepted: those of one authority, and where pinned, one key per participant.
 
     Whoever holds the authority's key can make a certificate for any name; a pin (a fingerprint compared by other means)
-    is what keeps the authority itself from standing between two parties.
+    is what keeps the authority itself from standing between two parties. Certificates on the list ``revoked`` are
+    refused where there is one.
     """
 
     authority: x509.Certificate
     pins: tuple[tuple[str, str], ...] = ()
+    revoked: RevocationList | None = None
 
     def check(self, certificate: x509.Certificate, name: str, expired_too: bool = False) -> None:
         """Refuse a certificate that is not this participant's."""
@@ -251,6 +261,8 @@ class Trust:
             raise ProtocolError(f"the certificate given for {name} names another participant.")
         if not (certificate.not_valid_before_utc <= _now() <= certificate.not_valid_after_utc or expired_too):
             raise ProtocolError(f"the certificate of {name} is not valid today: renew it with `dperm vertical keys`.")
+        if self.revoked is not None and certificate.serial_number in self.revoked.serials():
+            raise ProtocolError(f"the certificate of {name} was revoked: ask the coordinator for a new one.")
         pinned = dict(self.pins).get(name)
         if pinned is not None and pinned != fingerprint(certificate):
             raise ProtocolError(f"the key of {name} is not the one pinned here: compare fingerprints with {name}.")
@@ -282,11 +294,14 @@ class Identity:
         self._key = key
 
     @classmethod
-    def load(cls, folder: Path, name: str, pins: Sequence[tuple[str, str]] = ()) -> Identity:
-        """Read ``name.key``, ``name.crt`` and ``ca.crt``."""
+    def load(
+        cls, folder: Path, name: str, pins: Sequence[tuple[str, str]] = (), revoked: Path | None = None
+    ) -> Identity:
+        """Read ``name.key``, ``name.crt``, ``ca.crt`` and the revocation list where one is given."""
         key = _read_key(folder / f"{name}.key")
         certificate = read_certificate(folder / f"{name}.crt")
-        trust = Trust(read_certificate(folder / "ca.crt"), tuple(pins))
+        authority = read_certificate(folder / "ca.crt")
+        trust = Trust(authority, tuple(pins), None if revoked is None else RevocationList(revoked, authority))
         if _key_fingerprint(key) != fingerprint(certificate):
             raise InvalidInput(f"{name}.key and {name}.crt in {folder} do not match: install the newest certificate.")
         trust.check(certificate, name)

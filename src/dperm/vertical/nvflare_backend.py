@@ -112,7 +112,7 @@ class DpermController(Controller):
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         try:
             config = _site_config(fl_ctx)
-            identity = Identity.load(config.keys, config.name)
+            identity = Identity.load(config.keys, config.name, tuple(config.pins.items()), config.revoked)
             spec, audit = spec_of(config), AuditLog(config.audit or config.state / "audit.jsonl")
             desk = coordinator_desk(config, identity)
             session = CoordinatorSession(spec, config.state / "runs", desk, config.patience, config.limit, audit.write)
@@ -143,7 +143,7 @@ class DpermExecutor(Executor):
                 config = _site_config(fl_ctx)
                 if config.name != fl_ctx.get_identity_name():
                     raise InvalidInput(f"the configuration is of {config.name}, not of this FLARE site.")
-                identity = Identity.load(config.keys, config.name, tuple(config.pins.items()))
+                identity = Identity.load(config.keys, config.name, tuple(config.pins.items()), config.revoked)
                 office = PartyOffice(config, identity)
                 office.open()
             except DpermError as error:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from dperm.errors import BudgetRefused, InvalidInput, PeerRefused
+from dperm.errors import BudgetRefused, DpermWarning, InvalidInput, PeerRefused
 from dperm.privacy.budget import Budget
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.report import write_whole
 from dperm.privacy.scope import InnerScope
+from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Fact, Message, PartyProgram
 from dperm.vertical.alignment import ALIGN, AlignDesk, clean_identifiers
 from dperm.vertical.config import Books, Config, Run, Source
 from dperm.vertical.keys import Identity
+from dperm.vertical.precheck import refuse_wrong_options
 from dperm.vertical.prediction import PREDICT, PredictCoordinatorDesk, PredictDesk
 from dperm.vertical.rehearsal import REHEARSAL, RehearsalDesk
 from dperm.vertical.spec import CoordinatorDesk, PartyDesk, Prepared, RunSpec
-from dperm.vertical.tables import LabelTable, PartyTable, read_identifiers, write_order
+from dperm.vertical.tables import LabelTable, OrderUnusable, PartyTable, order_path, read_identifiers, write_order
 from dperm.vertical.training import MODEL_FORMAT, LabelDesk, TrainingDesk
 
 __all__ = ["PartyOffice", "coordinator_desk", "open_books", "read_model", "spec_of"]
@@ -50,10 +53,6 @@ def _table(config: Config, spec: RunSpec) -> Source:
     return source
 
 
-def _order_path(config: Config, source: Source) -> Path:
-    return source.order or config.state / f"order-{'predict' if source is config.predict else 'data'}.json"
-
-
 def _align_desk(config: Config, identity: Identity, spec: RunSpec, party: bool) -> AlignDesk:
     source = _table(config, spec) if party or config.data is not None else None
     raw = None if source is None else read_identifiers(source)
@@ -61,7 +60,8 @@ def _align_desk(config: Config, identity: Identity, spec: RunSpec, party: bool) 
 
     def keep(order: Any) -> None:
         assert source is not None
-        write_order(_order_path(config, source), order, spec.run)
+        assert raw is not None
+        write_order(order_path(config, source), order, spec.run, raw)
 
     return AlignDesk(identity, identifiers, keep, party)
 
@@ -71,7 +71,7 @@ class PartyOffice:
 
     def __init__(self, config: Config, identity: Identity) -> None:
         self._config, self._identity = config, identity
-        self._desks: dict[str, PartyDesk] = {}
+        self._desks: dict[tuple[str, str], PartyDesk] = {}
 
     @cached_property
     def ledger(self) -> Ledger | None:
@@ -83,10 +83,19 @@ class PartyOffice:
         _ = self.ledger
         trains = set(self._config.allow.methods) - {REHEARSAL, ALIGN, PREDICT}
         source = self._config.data
-        if trains and source is not None and (source.order is None or source.order.exists()):
-            _ = self._training_table
+        if trains and source is not None:
+            try:
+                _ = self._training_table
+            except OrderUnusable as error:
+                if ALIGN not in self._config.allow.methods:
+                    raise
+                # alignment is what mends it, and comes before training; a party that never aligned knows
+                if order_path(self._config, source).exists():
+                    warnings.warn(f"no run is trained until then: {error}", DpermWarning, stacklevel=2)
         if trains and self._config.ledger is None:
             open_books(None, self._config.path.name)
+        if trains:
+            self._need_cap()
 
     @cached_property
     def _training_table(self) -> PartyTable:
@@ -95,9 +104,10 @@ class PartyOffice:
         return PartyTable.read(self._config, self._config.data)
 
     def _desk(self, spec: RunSpec) -> PartyDesk:
-        if spec.run not in self._desks:
-            self._desks[spec.run] = self._new_desk(spec)
-        return self._desks[spec.run]
+        key = (spec.run, spec.method)
+        if key not in self._desks:
+            self._desks[key] = self._new_desk(spec)
+        return self._desks[key]
 
     def _new_desk(self, spec: RunSpec) -> PartyDesk:
         config, models = self._config, self._config.state / "models"
@@ -118,23 +128,61 @@ class PartyOffice:
         return self._desk(spec).join(spec)
 
     def _agree(self, spec: RunSpec) -> None:
+        """Refuse a run that the configuration does not allow; what it costs is compared in :meth:`prepare`."""
         allow, me, options = self._config.allow, self._config.name, spec.options
         if spec.method not in allow.methods:
             raise PeerRefused(f"{me} does not allow method {spec.method!r}.")
+        self._agree_with(spec)
         if allow.secure_sum and not spec.secure_sum and spec.method not in (ALIGN,):
             raise PeerRefused(f"{me} takes part only with a secure sum.")
         if spec.method in (REHEARSAL, ALIGN, PREDICT):
             return
-        epsilon = options.get("epsilon")
-        if not isinstance(epsilon, int | float) or not 0.0 < epsilon <= allow.epsilon:
+        epsilon, delta = options.get("epsilon"), options.get("delta", allow.delta)
+        if not _is_number(epsilon) or not 0.0 < epsilon <= allow.epsilon:
             raise BudgetRefused(f"{me} allows at most epsilon={allow.epsilon:g} per run, and not {epsilon!r}.")
+        if not _is_number(delta) or not 0.0 < delta <= allow.delta:
+            raise BudgetRefused(f"{me} allows at most delta={allow.delta:g} per run, and not {delta!r}.")
+        if options.get("neighbours", "replace-one") not in allow.neighbours:
+            raise PeerRefused(f"{me} does not allow neighbours {options.get('neighbours')!r}.")
         if options.get("view", "model") not in allow.views:
             raise PeerRefused(f"{me} does not allow the view {options.get('view', 'model')!r}.")
         if options.get("insecure_seed") is not None and not allow.insecure:
             raise PeerRefused(f"{me} does not allow reproducible noise.")
+        self._need_cap()
+
+    def _agree_with(self, spec: RunSpec) -> None:
+        """Refuse participants that the configuration does not know: an unknown one could stand for the coordinator."""
+        allow, me = self._config.allow, self._config.name
+        pins = {**self._config.pins, **dict(self._identity.trust.pins)}
+        others = [name for name in spec.parties if name != me]
+        if spec.method == ALIGN and (holder := spec.options.get("label_holder")) is not None:
+            if not isinstance(holder, str) or holder in spec.parties:
+                raise PeerRefused("the label holder of an alignment must not be one of its parties.")
+            others.append(holder)
+        for other in others:
+            if allow.parties and other not in allow.parties:
+                raise PeerRefused(f"{me} does not take part together with {other!r}: it is not in its [allow] parties.")
+            if pins and other not in pins:
+                raise PeerRefused(f"{me} has pinned the keys of others and none of {other!r}: it does not take part.")
+
+    def _need_cap(self) -> None:
+        """Refuse to train without a cap: a limit per run is none on how many runs are asked for."""
+        if not self._config.allow.insecure and (self.ledger is None or self.ledger.cap is None):
+            raise PeerRefused(
+                f"{self._config.name} trains only under a cap: set `epsilon` and `delta` of [ledger] in "
+                f"{self._config.path.name}."
+            )
 
     def prepare(self, spec: RunSpec) -> Prepared:
-        return self._desk(spec).prepare(spec)
+        prepared, allow = self._desk(spec).prepare(spec), self._config.allow
+        if prepared.calibrated is not None:  # what the run really is, with the defaults of its method filled in
+            spent = prepared.calibrated.budget
+            if spent.epsilon > allow.epsilon or spent.delta > allow.delta:
+                raise BudgetRefused(
+                    f"{self._config.name} allows at most epsilon={allow.epsilon:g} and delta={allow.delta:g} per run, "
+                    f"and not epsilon={spent.epsilon:g} and delta={spent.delta:g}: give the run a smaller `delta`."
+                )
+        return prepared
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         return self._desk(spec).program(spec, scope)
@@ -146,6 +194,10 @@ class PartyOffice:
             self._desks.clear()
 
 
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def spec_of(config: Config) -> RunSpec:
     """Return the description of the run in a coordinator's configuration."""
     run: Run = config.need("run")
@@ -153,6 +205,9 @@ def spec_of(config: Config) -> RunSpec:
     if run.method == ALIGN and config.data is not None and config.data.id is not None:
         options["label_holder"] = config.name
     elif run.method not in (REHEARSAL, ALIGN, PREDICT):
+        if run.method not in TASKS:
+            known = ", ".join(sorted([*TASKS, REHEARSAL, ALIGN, PREDICT]))
+            raise InvalidInput(f"there is no method {run.method!r}: known are {known}.")
         options["target"] = _public_target(config)
     return RunSpec(run.name, run.method, run.parties, options, run.secure_sum)
 
@@ -163,8 +218,10 @@ def _public_target(config: Config) -> dict[str, Any]:
 
 
 def coordinator_desk(config: Config, identity: Identity, model: Mapping[str, Any] | None = None) -> CoordinatorDesk:
-    """Return the coordinator's desk for the run in its configuration."""
+    """Return the coordinator's desk for the run in its configuration; wrong options are refused here."""
     run: Run = config.need("run")
+    if run.method not in (ALIGN, PREDICT):
+        refuse_wrong_options(spec_of(config))
     if run.method == REHEARSAL:
         return RehearsalDesk()
     if run.method == ALIGN:

@@ -3,7 +3,9 @@
 A run is a sequence of steps: 0 join (public facts), 1 check (would the ledger admit the whole plan?), 2 start (it is
 reserved), 3 and on the method's rounds, and a last one, finish. A party answers step s only after step s - 1, in the
 state it had then, and stores state and reply together before the reply leaves. A repeated request is answered from the
-stored reply: a second noisy answer would spend twice.
+stored reply: a second noisy answer would spend twice. The number of the newest record is also kept beside the ledger,
+so that a folder restored from an older copy is refused; and masks of a secure sum depend on a nonce that is new
+whenever a run is taken up from the disk.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from dperm.errors import DpermError, ProtocolError, StateLost
+from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical.programs import Message, PartyProgram
 from dperm.vertical import budget
-from dperm.vertical.envelope import FIRST, REPLY, REQUEST, Envelope, next_digest, refusal
+from dperm.vertical.envelope import FIRST, NONCE_BYTES, RENEWAL, REPLY, REQUEST, Envelope, next_digest, refusal
 from dperm.vertical.keys import Identity
 from dperm.vertical.secure_sum import Masker, MaskKey, SignedMaskKey
 from dperm.vertical.spec import PartyDesk, RunSpec
@@ -82,7 +85,9 @@ class PartySession:
             if asked.kind != REQUEST or asked.party != self.name:
                 raise ProtocolError(f"a message for {asked.party} reached {self.name}; it was not answered.")
             with self._lock:
-                run = self._runs.setdefault(asked.run, _Run(self._identity, self._root, self._desk, asked.run))
+                if asked.run not in self._runs:
+                    self._runs[asked.run] = _Run(self._identity, self._root, self._desk, asked.run)
+                run = self._runs[asked.run]
             answer = run.answer(asked, self._limit)
         except DpermError as error:
             self.refused[asked.run] = error
@@ -100,17 +105,19 @@ class PartySession:
         return answer
 
     def close(self) -> None:
-        """Let go of all folders."""
+        """Let go of all folders and reservations."""
         for run in self._runs.values():
-            run.folder.close()
+            run.close()
 
 
 class _Run:
     """One run of one party."""
 
     def __init__(self, identity: Identity, root: Path, desk: PartyDesk, name: str) -> None:
-        self.folder = RunFolder(root, name)
+        self.folder = RunFolder(root, name, budget.marks_of(getattr(desk, "ledger", None)))
         self._identity, self._desk, self._name = identity, desk, name
+        #: new whenever the run is taken up from the disk: within one life a step has one reply, so one mask, one value
+        self._nonce = RandomSource().words(NONCE_BYTES // 8).tobytes()
         self._lock = threading.Lock()
         self._loaded = False
         self._step = -1
@@ -144,14 +151,16 @@ class _Run:
                 )
             if self.finished:
                 raise ProtocolError(f"run {self._name!r} is finished: nothing more is answered.")
+            if not self._knows_nonce(asked):
+                return asked.answer(RENEWAL, b"", nonce=self._nonce)
             message = asked.message(limit)
-            reply, keeps_state = self._next(message, asked.step)
+            reply = self._next(message, asked.step)
             after = next_digest(self._after, asked.step, request, reply)
             self._before, self._after, self._request = self._after, after, request
             self._step, self._attempt, self._reply = asked.step, asked.attempt, reply
             self._encoded = encode(reply)
             try:
-                with _meanwhile(lambda: self._save(keeps_state)):
+                with _meanwhile(self._save):
                     answer = self._sent(asked)  # masked while the disk is busy; it leaves when both are done
             except BaseException:
                 self._forget()  # the disk has the state before; what was drawn and not stored never leaves
@@ -167,28 +176,47 @@ class _Run:
             )
         if asked.attempt < self._attempt:
             raise ProtocolError(f"an older request for step {asked.step} of run {self._name!r} was replayed.")
+        if not self._knows_nonce(asked):
+            return asked.answer(RENEWAL, b"", nonce=self._nonce)
         self._attempt = asked.attempt
         return self._sent(asked)
 
-    def _sent(self, asked: Envelope) -> Envelope:
-        payload = self._encoded
-        if self._masker is not None and self._reply.summed:
-            payload = encode(self._masker.mask(self._reply, asked.step, asked.attempt))
-        return asked.answer(REPLY, payload, checksum(payload))
+    def _nonces(self, asked: Envelope) -> dict[str, bytes]:
+        """Nonces of all parties as a request has them."""
+        assert self._spec is not None
+        names, given = self._spec.parties, asked.nonces
+        if len(given) != NONCE_BYTES * len(names):
+            raise ProtocolError(f"a request of run {self._name!r} came without the nonces of a secure sum.")
+        return {name: given[NONCE_BYTES * i : NONCE_BYTES * (i + 1)] for i, name in enumerate(names)}
 
-    def _next(self, message: Message, step: int) -> tuple[Message, bool]:
+    def _knows_nonce(self, asked: Envelope) -> bool:
+        """Whether a request whose answer may be masked has this party's own newest nonce."""
+        if self._masker is None or asked.step <= START or self.finished:
+            return True
+        return self._nonces(asked)[self._identity.name] == self._nonce
+
+    def _sent(self, asked: Envelope) -> Envelope:
+        payload, masks = self._encoded, self._masker is not None and not self.finished
+        if masks and self._reply.summed:
+            assert self._masker is not None
+            payload = encode(self._masker.mask(self._reply, asked.step, asked.attempt, self._nonces(asked)))
+        return asked.answer(REPLY, payload, checksum(payload), self._nonce if masks else b"")
+
+    def _next(self, message: Message, step: int) -> Message:
         if step == JOIN and message.kind == "join":
-            return self._join(message), False
+            return self._join(message)
         if step == CHECK and message.kind == "check":
-            return self._check(message), False
+            return self._check(message)
         if step == START and message.kind == "start":
-            return self._start(), True
-        if step > START and message.kind == "finish":
-            return self._finish(message), True
+            return self._start()
         if step <= START or self._program is None or message.kind in ("join", "check", "start"):
             raise ProtocolError(f"step {step} of run {self._name!r} cannot be {message.kind!r}.")
+        over = step - START > self._program.n_rounds
+        if over != (message.kind == "finish"):
+            when = "after the last round" if over else "before the last round"
+            raise ProtocolError(f"step {step} of run {self._name!r} cannot be {message.kind!r}: it came {when}.")
         try:
-            return self._program.answer(message), True
+            return self._finish(message) if over else self._program.answer(message)
         except BaseException:
             self._forget()  # a half-made step is dropped: the next request starts again from the disk
             raise
@@ -213,33 +241,22 @@ class _Run:
         for key in keys:
             key.check(spec.run, self._identity.trust)
         self._peers = {key.party: key.public for key in keys}
-        prepared = self._desk.prepare(spec)
-        if prepared.ledger is not None and prepared.calibrated is not None:
-            prepared.ledger.check(prepared.calibrated.event, prepared.neighbours)
+        budget.check(self._desk.prepare(spec))
         self._spec = spec
         return Message("checked")
 
     def _start(self) -> Message:
         assert self._spec is not None
-        prepared = self._desk.prepare(self._spec)
-        if prepared.ledger is not None and prepared.calibrated is not None:
-            self._scope = budget.reserve(
-                prepared.calibrated,
-                prepared.ledger,
-                prepared.neighbours,
-                self._name,
-                prepared.fingerprint,
-                prepared.unbounded,
-            )
+        self._scope = budget.reserve(self._desk.prepare(self._spec), self._name)
         self._open_program(None)
         return Message("started")
 
     def _finish(self, message: Message) -> Message:
         assert self._spec is not None
         assert self._program is not None
+        self._desk.finish(self._spec, self._program, message)
         if self._scope is not None:
             self._scope.settle()
-        self._desk.finish(self._spec, self._program, message)
         self.finished = True
         return Message("finished")
 
@@ -268,19 +285,16 @@ class _Run:
         self._before, self._after, self._request = blobs["before"], blobs["after"], blobs["request"]
         self._encoded = blobs["reply"]
         self._reply = decode(self._encoded)
-        self._key = MaskKey(blobs["mask key"])
-        self._peers = {name: bytes.fromhex(key) for name, key in json.loads(blobs["peers"]).items()}
         self._spec = RunSpec.from_array(np.frombuffer(blobs["spec"], np.uint8))
         self.finished = bool(facts["finished"])
-        if self._step < START or self.finished:
+        if self.finished:
+            return
+        self._key = MaskKey(blobs["mask key"])
+        self._peers = {name: bytes.fromhex(key) for name, key in json.loads(blobs["peers"]).items()}
+        if self._step < START:
             self._mask()
             return
-        prepared = self._desk.prepare(self._spec)
-        if prepared.ledger is not None and prepared.calibrated is not None:
-            used = json.loads(blobs["used"])
-            self._scope = budget.resume(
-                prepared.calibrated, prepared.ledger, prepared.neighbours, self._name, used, prepared.unbounded
-            )
+        self._scope = budget.resume(self._desk.prepare(self._spec), self._name, json.loads(blobs["used"]))
         self._open_program(decode(blobs["state"], 1 << 33))
 
     def _open_program(self, state: Message | None) -> None:
@@ -294,30 +308,36 @@ class _Run:
         if self._spec is not None and self._spec.secure_sum and self._peers and self._key is not None:
             self._masker = Masker(self._name, self._identity.name, self._key, self._peers)
 
-    def _save(self, keeps_state: bool) -> None:
+    def _save(self) -> None:
         assert self._spec is not None
-        assert self._key is not None
-        state = self._program.state() if keeps_state and self._program is not None else Message("nothing")
-        self.folder.save(
-            Record(
-                {"step": self._step, "attempt": self._attempt, "finished": self.finished},
-                {
-                    "before": self._before,
-                    "after": self._after,
-                    "request": self._request,
-                    "reply": self._encoded,
-                    "state": encode(state),
-                    "spec": self._spec.to_array().tobytes(),
-                    "mask key": self._key.private,
-                    "peers": json.dumps({name: key.hex() for name, key in self._peers.items()}).encode(),
-                    "used": json.dumps({} if self._scope is None else self._scope.used).encode(),
-                },
-            )
-        )
+        kept = {
+            "before": self._before,
+            "after": self._after,
+            "request": self._request,
+            "reply": self._encoded,
+            "spec": self._spec.to_array().tobytes(),
+        }
+        if not self.finished:  # afterwards no secret and no number about a person stays behind
+            assert self._key is not None
+            state = Message("nothing") if self._program is None else self._program.state()
+            kept |= {
+                "state": encode(state),
+                "mask key": self._key.private,
+                "peers": json.dumps({name: key.hex() for name, key in self._peers.items()}).encode(),
+                "used": json.dumps({} if self._scope is None else self._scope.used).encode(),
+            }
+        facts = {"step": self._step, "attempt": self._attempt, "finished": self.finished}
+        self.folder.save(Record(facts, kept), last=self.finished)
+
+    def close(self) -> None:
+        """Let go of the folder and the reservation, which another process may then go on with."""
+        if self._scope is not None:
+            self._scope.let_go()
+        self.folder.close()
 
     def _forget(self) -> None:
         """Drop everything in memory, so that the next request goes on from the disk."""
-        self.folder.close()
+        self.close()
         fresh = _Run(self._identity, self.folder.path.parent, self._desk, self._name)
         kept = self._lock
         self.__dict__.update(fresh.__dict__)

@@ -20,7 +20,7 @@ from dperm.errors import InvalidInput
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.vertical.envelope import checked_name
-from dperm.vertical.rehearsal import refuse_different_rows
+from dperm.vertical.rehearsal import ALIGNMENT, refuse_different_rows
 from dperm.vertical.spec import Prepared, RunSpec
 from dperm.vertical.tables import PartyTable
 from dperm.vertical.training import MODEL_FORMAT
@@ -34,6 +34,7 @@ _MOST = 2.0**28  # of a partial score; sums of 64 parties stay far below 2^63 st
 
 class _PredictParty:
     calibrated: Any = None
+    n_rounds = 1
 
     def __init__(self, scores: NDArray[np.float64]) -> None:
         self._steps = np.rint(np.clip(scores, -_MOST, _MOST) * _GRID).astype(np.int64)
@@ -92,7 +93,8 @@ class PredictDesk:
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
         self._model(spec)
-        return {"n": len(self._table().X)}
+        table = self._table()
+        return {"n": len(table.X), ALIGNMENT: table.alignment}
 
     def prepare(self, spec: RunSpec) -> Prepared:
         return Prepared()

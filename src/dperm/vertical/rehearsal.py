@@ -19,9 +19,19 @@ from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.vertical.spec import Prepared, RunSpec
 
-__all__ = ["REHEARSAL", "RehearsalCoordinator", "RehearsalDesk", "RehearsalParty"]
+__all__ = [
+    "ALIGNMENT",
+    "REHEARSAL",
+    "RehearsalCoordinator",
+    "RehearsalDesk",
+    "RehearsalParty",
+    "refuse_different_rows",
+    "rehearsal_options",
+]
 
 REHEARSAL = "rehearsal"
+#: the fact by which a party says which alignment ordered its rows; empty where none did
+ALIGNMENT = "alignment"
 _GRID = 2.0**20
 _COLUMNS = 4
 
@@ -36,7 +46,8 @@ class RehearsalParty:
 
     calibrated: Any = None
 
-    def __init__(self, n: int, seed: int, name: str, pause: float = 0.0) -> None:
+    def __init__(self, n: int, seed: int, name: str, n_rounds: int, pause: float = 0.0) -> None:
+        self.n_rounds = n_rounds
         self._columns = _numbers(seed, name, (n, _COLUMNS))
         self._weights = np.zeros(_COLUMNS)
         self._pause = pause
@@ -97,7 +108,7 @@ class RehearsalDesk:
         self._name, self._rows, self._pause = name, rows, pause
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
-        rows = _options(spec)["rows"] if self._rows is None else self._rows
+        rows = rehearsal_options(spec)["rows"] if self._rows is None else self._rows
         return {"n": rows, "d": _COLUMNS}
 
     def check(self, spec: RunSpec) -> None:
@@ -107,9 +118,9 @@ class RehearsalDesk:
         return Prepared()
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> Any:
-        options, n = _options(spec), int(next(iter(spec.facts.values()))["n"] or 0)
+        options, n = rehearsal_options(spec), int(next(iter(spec.facts.values()))["n"] or 0)
         if self._name:
-            return RehearsalParty(n, options["seed"], self._name, self._pause)
+            return RehearsalParty(n, options["seed"], self._name, options["rounds"], self._pause)
         return RehearsalCoordinator(n, options["seed"], spec.parties, options["rounds"])
 
     def last_words(self, spec: RunSpec, program: CoordinatorProgram) -> Mapping[str, Message]:
@@ -119,8 +130,13 @@ class RehearsalDesk:
         return program.result() if isinstance(program, RehearsalCoordinator) else None
 
 
-def _options(spec: RunSpec) -> dict[str, int]:
-    options = {"rows": 1000, "rounds": 10, "seed": 0, **spec.options}
+def rehearsal_options(spec: RunSpec) -> dict[str, int]:
+    """Return the options of a rehearsal, or say which one is wrong."""
+    usual = {"rows": 1000, "rounds": 10, "seed": 0}
+    unknown = sorted(set(spec.options) - set(usual))
+    if unknown:
+        raise InvalidInput(f"a rehearsal has no option {unknown[0]!r}: known are {', '.join(usual)}.")
+    options = {**usual, **spec.options}
     for name, most in (("rows", 1 << 24), ("rounds", 100_000), ("seed", 1 << 62)):
         least = 0 if name == "seed" else 1
         if not isinstance(options[name], int) or not least <= options[name] <= most:
@@ -128,9 +144,20 @@ def _options(spec: RunSpec) -> dict[str, int]:
     return options
 
 
-def refuse_different_rows(spec: RunSpec) -> None:
-    """Refuse parties with different numbers of people, before anything is charged."""
+def refuse_different_rows(spec: RunSpec, own: str | None = None) -> None:
+    """Refuse parties whose rows are not those of the same people, as far as they declared, before anything is charged.
+
+    ``own`` is the alignment of the coordinator's own table, if it has one: "" where its rows were never aligned.
+    """
     counts = {name: facts.get("n") for name, facts in spec.facts.items()}
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{name} has {count}" for name, count in counts.items())
         raise InvalidInput(f"the parties do not have the same rows ({said}): align them with `dperm vertical align`.")
+    orders = {name: facts.get(ALIGNMENT, "") for name, facts in spec.facts.items()}
+    if own is not None:
+        orders["the label holder"] = own
+    if len(set(orders.values())) > 1:
+        said = ", ".join(f"{name} has {order or 'none'}" for name, order in orders.items())
+        raise InvalidInput(
+            f"the rows are not in the order of one alignment ({said}): align all again with `dperm vertical align`."
+        )

@@ -1,8 +1,10 @@
 """Secure sum: the coordinator learns the total of the parties' whole numbers, not the summands.
 
-Every pair of parties agrees on a secret by X25519. For each step and attempt HKDF-SHA256 turns it into an AES-256 key,
-and AES in counter mode into one 64-bit word per number; the party whose name comes first adds it, the other subtracts
-it, modulo 2^64. All masks cancel in the total, which is exact. See ``secure_sum.proof.md``.
+Every pair of parties agrees on a secret by X25519. For each step and attempt HKDF-SHA256 turns it, with a nonce of each
+of the two, into an AES-256 key, and AES in counter mode into one 64-bit word per number; the party whose name comes
+first adds it, the other subtracts it, modulo 2^64. All masks cancel in the total, which is exact. A party draws its
+nonce anew whenever it takes up the run from its disk, so no mask covers two values, whatever was restored from a copy.
+See ``secure_sum.proof.md``.
 """
 
 from __future__ import annotations
@@ -88,8 +90,8 @@ class Masker:
         self._run, self._party = run.encode(), party
         self._secrets = {other: key.agree(public) for other, public in others.items() if other != party}
 
-    def mask(self, reply: Message, step: int, attempt: int) -> Message:
-        """Return the reply with its summed arrays masked."""
+    def mask(self, reply: Message, step: int, attempt: int, nonces: Mapping[str, bytes]) -> Message:
+        """Return the reply with its summed arrays masked; ``nonces`` are those of all parties, by name."""
         if not reply.summed or not self._secrets:
             return reply
         names = sorted(reply.summed)
@@ -97,7 +99,7 @@ class Masker:
         words = np.concatenate([np.ascontiguousarray(reply.arrays[name], np.int64).reshape(-1) for name in names])
         masked = words.view(np.uint64)
         for other, secret in self._secrets.items():
-            mask = self._stream(secret, other, step, attempt, masked.size)
+            mask = self._stream(secret, other, step, attempt, nonces, masked.size)
             if self._party < other:
                 np.add(masked, mask, out=masked)  # wraps modulo 2^64
             else:
@@ -107,11 +109,14 @@ class Masker:
             arrays[name] = part.reshape(np.shape(reply.arrays[name]))
         return Message(reply.kind, arrays, reply.facts, reply.summed)
 
-    def _stream(self, secret: bytes, other: str, step: int, attempt: int, n: int) -> NDArray[np.uint64]:
-        pair = "|".join(sorted((self._party, other))).encode()
-        info = b"dperm mask|" + pair + b"|" + struct.pack("<II", step, attempt)
+    def _stream(
+        self, secret: bytes, other: str, step: int, attempt: int, nonces: Mapping[str, bytes], n: int
+    ) -> NDArray[np.uint64]:
+        pair = sorted((self._party, other))
+        info = b"dperm mask|" + "|".join(pair).encode() + b"|" + struct.pack("<II", step, attempt)
+        info += b"".join(nonces[name] for name in pair)
         key = HKDF(hashes.SHA256(), 32, salt=self._run, info=info).derive(secret)
-        # a fresh key for every pair, step and attempt, so that a counter from zero never repeats a block
+        # a fresh key for every pair, step, attempt and life, so that a counter from zero never repeats a block
         out = np.empty(n + 2, np.uint64)  # the library wants a block to spare
         cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         view = out.view(np.uint8).data

@@ -97,7 +97,7 @@ class RunSpec:
                 secure_sum=bool(data["secure_sum"]),
                 facts={str(name): dict(facts) for name, facts in data["facts"].items()},
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ProtocolError("the description of a run cannot be read.") from None
 
 

@@ -1,4 +1,8 @@
-"""A run's folder: one record, replaced whole, and a lock so that one process alone works with it."""
+"""A run's folder: one record, replaced whole, and a lock so that one process alone works with it.
+
+The number of the newest record is also kept elsewhere, beside the participant's ledger, so that a folder that was
+restored from an older copy is noticed.
+"""
 
 from __future__ import annotations
 
@@ -41,22 +45,112 @@ class RunFolder:
         The participant's folder of runs.
     run : str
         Name of the run.
+    marks : path, optional
+        Folder outside ``root`` in which the number of the newest record is kept too, so that a folder that was restored
+        from an older copy is recognised: what was released since then would be released again.
     """
 
-    def __init__(self, root: str | os.PathLike[str], run: str) -> None:
+    def __init__(self, root: str | os.PathLike[str], run: str, marks: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(root) / checked_name(run, "the name of a run")
-        self._lock: IO[Any] | None = None
-        self._newest: int | None = None
+        self._slots = _Slots(self.path)
+        self._marks = None if marks is None else _Slots(Path(marks) / run)
 
     @property
     def exists(self) -> bool:
         """Whether the run was ever stored here."""
-        return any((self.path / name).exists() for name in _SLOTS)
+        return self._slots.exist
 
     def open(self) -> Self:
         """Make the folder and lock it."""
+        self._slots.open()
+        if self._marks is not None:
+            try:
+                self._marks.open()  # a second copy of the folder, elsewhere, meets this lock
+            except BaseException:
+                self._slots.close()
+                raise
+        return self
+
+    def close(self) -> None:
+        """Let go of the lock."""
+        self._slots.close()
+        if self._marks is not None:
+            self._marks.close()
+
+    def save(self, record: Record, last: bool = False) -> None:
+        """Store a record; on disk when this returns, and the one before stays whole until then.
+
+        The mark is written after the record: a crash between the two leaves a mark that is one behind, and nothing was
+        sent because of the record. The ``last`` record of a run leaves nothing of those before on the disk.
+        """
+        arrays = {name: np.frombuffer(blob, np.uint8) for name, blob in record.blobs.items()}
+        number = self._slots.newest + 1
+        self._slots.write(number, Message("record", arrays, record.facts))
+        if self._marks is not None:
+            self._marks.write(number, Message("mark"))
+        if last:
+            self._slots.keep_newest_only()
+
+    def load(self) -> Record | None:
+        """Return the newest record, None if there never was one.
+
+        Raises
+        ------
+        StateLost
+            The record is damaged, or older than the mark says that the run is.
+        """
+        number, message = self._slots.read()
+        run = self.path.name
+        if message is None and self.exists:
+            raise StateLost(f"the record of run {run!r} in {self.path} is damaged: restore the folder, or end the run.")
+        if self._marks is not None:
+            mark, _ = self._marks.read()
+            if message is None:
+                self._slots.newest = mark  # the run begins anew, if the ledger admits it; the mark only ever grows
+                return None
+            if not number - 1 <= mark <= number:
+                older = "the record" if number < mark else "the mark beside the ledger"
+                raise StateLost(
+                    f"{older} of run {run!r} is older than the run ({number} records, marked {mark}): it was restored "
+                    "from a copy, and going on would release again what was released since; start a run under another "
+                    "name."
+                )
+        if message is None:
+            return None
+        return Record(message.facts, {name: array.tobytes() for name, array in message.arrays.items()})
+
+
+class _Slots:
+    """Two files that take turns, and a lock.
+
+    They are written in place, which costs a fraction of a new file. What was cut off by a crash does not match its
+    checksum, and the one before counts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[Any] | None = None
+        self._newest: int | None = None
+
+    @property
+    def exist(self) -> bool:
+        return any((self.path / name).exists() for name in _SLOTS)
+
+    @property
+    def newest(self) -> int:
+        """Number of the newest one that is whole, 0 if there is none."""
+        if self._newest is None:
+            self.read()
+        assert self._newest is not None
+        return self._newest
+
+    @newest.setter
+    def newest(self, number: int) -> None:
+        self._newest = number
+
+    def open(self) -> None:
         if self._lock is not None:
-            return self
+            return
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = open(self.path / "lock", "w")  # noqa: SIM115 (held for the life of the process)
@@ -68,25 +162,13 @@ class RunFolder:
             handle.close()
             raise InvalidInput(f"another process works with {self.path}: stop it first.") from None
         self._lock = handle
-        return self
 
     def close(self) -> None:
-        """Let go of the lock."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def save(self, record: Record) -> None:
-        """Store a record; on disk when this returns, and the one before stays whole until then.
-
-        Two files take turns and are written in place, which costs a fraction of a new file. A record that was cut off
-        by a crash does not match its checksum, and the one before counts: nothing was sent because of the cut one.
-        """
-        arrays = {name: np.frombuffer(blob, np.uint8) for name, blob in record.blobs.items()}
-        message = Message("record", arrays, record.facts)
-        if self._newest is None:
-            self._newest = max((number for number, _ in self._slots()), default=0)
-        number = self._newest + 1
+    def write(self, number: int, message: Message) -> None:
         head = _HEAD.pack(_MAGIC, number, encoded_size(message), _checksum(number, message))
         path = self.path / _SLOTS[number % 2]
         fresh = not path.exists()
@@ -102,16 +184,30 @@ class RunFolder:
             os.close(handle)
         if fresh:
             os.replace(target, path)
-            folder = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # the new name itself survives a loss of power
-            finally:
-                os.close(folder)
+            self._sync_names()  # the new name itself survives a loss of power
         self._newest = number
 
-    def _slots(self) -> list[tuple[int, Message]]:
-        """Numbers and contents of the records that are whole."""
-        found = []
+    def keep_newest_only(self) -> None:
+        """Remove the one before the newest, and what a longer one left behind the newest in its file."""
+        assert self._newest is not None
+        kept = self.path / _SLOTS[self._newest % 2]
+        with open(kept, "r+b") as handle:
+            *_, length, _ = _HEAD.unpack(handle.read(_HEAD.size))
+            handle.truncate(_HEAD.size + length)
+            os.fsync(handle.fileno())
+        (self.path / _SLOTS[(self._newest + 1) % 2]).unlink(missing_ok=True)
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def read(self) -> tuple[int, Message | None]:
+        """Return number and content of the newest one that is whole; 0 and None if there is none."""
+        found: tuple[int, Message | None] = (0, None)
         for name in _SLOTS:
             try:
                 data = memoryview((self.path / name).read_bytes())
@@ -124,21 +220,10 @@ class RunFolder:
                 message = decode(data[_HEAD.size : _HEAD.size + length], _MOST)
             except ProtocolError:
                 continue
-            if magic == _MAGIC and number > 0 and _checksum(number, message) == said:
-                found.append((number, message))
+            if magic == _MAGIC and number > found[0] and _checksum(number, message) == said:
+                found = (number, message)
+        self._newest = found[0]
         return found
-
-    def load(self) -> Record | None:
-        """Return the newest record, None if there never was one."""
-        if not self.exists:
-            return None
-        slots = self._slots()
-        if not slots:
-            raise StateLost(
-                f"the record of run {self.path.name!r} in {self.path} is damaged: restore the folder, or end the run."
-            )
-        self._newest, message = max(slots, key=lambda slot: slot[0])
-        return Record(message.facts, {name: array.tobytes() for name, array in message.arrays.items()})
 
 
 def _checksum(number: int, message: Message) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,20 @@ from dperm.errors import InvalidBounds, InvalidData, InvalidInput
 from dperm.privacy.report import write_whole
 from dperm.vertical.config import Config, Source
 
-__all__ = ["LabelTable", "PartyTable", "read_identifiers", "read_order", "write_order"]
+__all__ = [
+    "LabelTable",
+    "Order",
+    "OrderUnusable",
+    "PartyTable",
+    "order_path",
+    "read_identifiers",
+    "read_order",
+    "write_order",
+]
 
 FloatArray = NDArray[np.float64]
 
-_ORDER = "dperm order 1"
+_ORDER = "dperm order 2"
 _NOTHING = "(nothing)"
 
 
@@ -46,34 +56,75 @@ def read_identifiers(source: Source) -> list[Any] | None:
     return found
 
 
-def write_order(path: Path, order: NDArray[np.int64], run: str) -> Path:
-    """Write the rows of a table in the common order."""
-    return write_whole(path, json.dumps({"format": _ORDER, "run": run, "rows": order.tolist()}) + "\n")
+class OrderUnusable(InvalidData):
+    """A table has identifiers, and no order file that was made for it."""
 
 
-def read_order(path: Path, n_rows: int) -> NDArray[np.int64]:
-    """Read an order file for a table of ``n_rows`` rows."""
+@dataclass(frozen=True)
+class Order:
+    """Rows of a table in the common order, and the alignment that found it."""
+
+    rows: NDArray[np.int64]
+    run: str
+
+
+def order_path(config: Config, source: Source) -> Path:
+    """Return where the order of a table is written and read."""
+    return source.order or config.state / f"order-{'predict' if source is config.predict else 'data'}.json"
+
+
+def _digest(identifiers: Sequence[Any]) -> str:
+    """Digest of an identifier column in the order of its table; the file that holds it stays with its owner."""
+    made = hashlib.sha256()
+    for one in identifiers:
+        data = str(one).encode()
+        made.update(len(data).to_bytes(8, "little") + data)
+    return made.hexdigest()
+
+
+def write_order(path: Path, order: NDArray[np.int64], run: str, identifiers: Sequence[Any]) -> Path:
+    """Write the rows of a table in the common order, with what tells this table from others."""
+    data = {"format": _ORDER, "run": run, "table": _digest(identifiers), "rows": order.tolist()}
+    return write_whole(path, json.dumps(data) + "\n")
+
+
+def read_order(path: Path, identifiers: Sequence[Any]) -> Order:
+    """Read the order file of the table with these identifiers; a table that changed since is refused."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         rows = np.array(data["rows"], np.int64)
         if data["format"] != _ORDER or rows.ndim != 1 or len(np.unique(rows)) < len(rows) or not len(rows):
             raise ValueError
+        run, table = str(data["run"]), data["table"]
     except OSError:
-        raise InvalidInput(f"there is no order file {path}: run `dperm vertical align` first.") from None
-    except (ValueError, KeyError, TypeError):
-        raise InvalidInput(f"{path} is not an order file of `dperm vertical align`.") from None
-    if rows.min() < 0 or rows.max() >= n_rows:
-        raise InvalidData(f"{path} was made for another table than the one that is read: align again.")
-    return rows
+        raise OrderUnusable(f"there is no order file {path}: run `dperm vertical align` first.") from None
+    except (ValueError, KeyError, TypeError, OverflowError):
+        raise OrderUnusable(f"{path} is not an order file of `dperm vertical align`: align again.") from None
+    if table != _digest(identifiers) or rows.min() < 0 or rows.max() >= len(identifiers):
+        raise OrderUnusable(f"{path} was made for another table than the one that is read: align again.")
+    return Order(rows, run)
+
+
+def _order_of(config: Config, source: Source, n_rows: int) -> Order:
+    """Return the order of a table: by its order file, or as it stands where no identifiers are declared."""
+    identifiers = read_identifiers(source)
+    if identifiers is not None:
+        return read_order(order_path(config, source), identifiers)
+    if source.order is not None:
+        raise InvalidInput(
+            f"{config.path.name} names an `order` without `id`: add `id`, which shows that the order is of this table."
+        )
+    return Order(np.arange(n_rows), "")
 
 
 @dataclass(frozen=True)
 class PartyTable:
-    """A party's columns, scaled by what it declared about them."""
+    """A party's columns, scaled by what it declared about them; ``alignment`` is the run that ordered its rows."""
 
     X: FloatArray
     names: tuple[str, ...]
     scaling: Scaling
+    alignment: str = ""
 
     @classmethod
     def read(cls, config: Config, source: Source) -> PartyTable:
@@ -84,9 +135,8 @@ class PartyTable:
         except InvalidBounds as error:
             raise InvalidBounds(f"in [columns] of {config.path.name}: {error}") from None
         X = schema.encode(open_table(source.file)).X
-        if source.order is not None:
-            X = X[read_order(source.order, len(X))]
-        return cls(X, tuple(schema.encoded_names), schema.bounds().scaling(X.shape[1], schema.encoded_names))
+        order, names = _order_of(config, source, len(X)), tuple(schema.encoded_names)
+        return cls(X[order.rows], names, schema.bounds().scaling(X.shape[1], names), order.run)
 
     def design(self, intercept: bool) -> DesignMatrix:
         """Return the scaled design, with a constant column where the party holds the intercept."""
@@ -95,12 +145,13 @@ class PartyTable:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """The label holder's target: codes of two classes, or numbers scaled to [-1, 1]."""
+    """The label holder's target: codes of two classes, or numbers scaled to [-1, 1]; in which alignment's order."""
 
     target: FloatArray
     low: float
     high: float
     public: Mapping[str, Any]
+    alignment: str = ""
 
     @classmethod
     def read(cls, config: Config, source: Source) -> LabelTable:
@@ -122,14 +173,15 @@ class LabelTable:
         schema = Schema((Column(_NOTHING, "number", 0.0, 1.0),), kind)
         y = schema.encode({_NOTHING: np.zeros(len(whole)), name: whole}, with_target=True).y
         assert y is not None
-        if source.order is not None:
-            y = y[read_order(source.order, len(y))]
+        order = _order_of(config, source, len(y))
+        y = y[order.rows]
         if kind.kind == "classes":
             if len(kind.classes) != 2:
                 raise InvalidBounds(f"[target] of {config.path.name} must name two classes.")
             codes = (y == schema.labels()[1]).astype(np.float64)
-            return cls(codes, 0.0, 1.0, {"kind": "classes", "classes": list(kind.classes)})
+            return cls(codes, 0.0, 1.0, {"kind": "classes", "classes": list(kind.classes)}, order.run)
         assert kind.low is not None
         assert kind.high is not None
         scaled = TargetRange(float(kind.low), float(kind.high)).scaled(np.asarray(y, np.float64))
-        return cls(scaled, -1.0, 1.0, {"kind": "number", "low": float(kind.low), "high": float(kind.high)})
+        public = {"kind": "number", "low": float(kind.low), "high": float(kind.high)}
+        return cls(scaled, -1.0, 1.0, public, order.run)

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dperm.data.facts import Facts
-from dperm.errors import InvalidInput
+from dperm.errors import InvalidInput, ProtocolError
 from dperm.objective import LOSSES, PENALTIES, Objective
 from dperm.privacy.budget import Budget, default_delta
 from dperm.privacy.ledger import Ledger
@@ -21,9 +21,9 @@ from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import write_whole
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical import TASKS
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram, TrainedParty
 from dperm.solvers.vertical.task import VerticalTask
-from dperm.vertical.rehearsal import refuse_different_rows
+from dperm.vertical.rehearsal import ALIGNMENT, refuse_different_rows
 from dperm.vertical.spec import Prepared, RunSpec
 from dperm.vertical.tables import LabelTable, PartyTable
 
@@ -56,7 +56,8 @@ def task_of(spec: RunSpec) -> VerticalTask:
     if not isinstance(options.get("epsilon"), int | float):
         raise InvalidInput("a training run needs `epsilon` among its options.")
     try:
-        parties = {name: Facts(**facts) for name, facts in spec.facts.items()}  # type: ignore[arg-type]
+        tables = {name: {k: v for k, v in facts.items() if k != ALIGNMENT} for name, facts in spec.facts.items()}
+        parties = {name: Facts(**facts) for name, facts in tables.items()}  # type: ignore[arg-type]
     except TypeError:
         raise InvalidInput("the facts that a party declared are not those of a table.") from None
     n = next(iter(parties.values())).n
@@ -131,7 +132,8 @@ class TrainingDesk(_Charged):
         self._name, self._table, self._models = name, table, models
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
-        return asdict(Facts.of_design(self._table.design(holds_intercept(spec, self._name)).shape))
+        facts = asdict(Facts.of_design(self._table.design(holds_intercept(spec, self._name)).shape))
+        return facts | {ALIGNMENT: self._table.alignment}
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         assert scope is not None
@@ -139,11 +141,17 @@ class TrainingDesk(_Charged):
         return task_of(spec).party(self._name, design, scope, _source(spec, self._name))
 
     def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
-        """Keep this party's part of the model: its own columns' weights, in their own units."""
-        weights = said.arrays.get("weights")
+        """Keep this party's part of the model: its own columns' weights, in their own units.
+
+        They follow from what the party answered itself; a coordinator that says others is refused.
+        """
+        weights = cast(TrainedParty, program).own_weights()
+        if not np.array_equal(weights, said.arrays.get("weights", weights)):
+            raise ProtocolError(
+                f"the weights that the coordinator of run {spec.run!r} says are not those that follow from this "
+                "party's answers: no part of the model was kept."
+            )
         design = self._table.design(holds_intercept(spec, self._name))
-        if weights is None or weights.shape != (design.shape.d,) or not np.isfinite(weights).all():
-            return  # a method whose model is not a weight per column
         coefficients, offset = self._table.scaling.coefficients_in_user_units(weights, design.intercept_height)
         model = {
             "format": MODEL_FORMAT,
@@ -166,7 +174,7 @@ class LabelDesk(_Charged):
         self._name, self._table, self._out = name, table, out
 
     def check(self, spec: RunSpec) -> None:
-        refuse_different_rows(spec)
+        refuse_different_rows(spec, self._table.alignment)
         n = next(iter(spec.facts.values()))["n"]
         if n != len(self._table.target):
             raise InvalidInput(

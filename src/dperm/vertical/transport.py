@@ -70,13 +70,14 @@ class InProcess:
     def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]]) -> None:
         self._handlers = dict(handlers)
         self._events: queue.Queue[Event] = queue.Queue()
-        self._workers = ThreadPoolExecutor(max(1, len(self._handlers)), thread_name_prefix="party")
+        # one thread each, as on a link: a party answers in the order in which it was asked
+        self._workers = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self._handlers}
 
     def connected(self) -> frozenset[str]:
         return frozenset(self._handlers)
 
     def send(self, party: str, envelope: Envelope) -> bool:
-        self._workers.submit(self._answer, party, envelope.encode())
+        self._workers[party].submit(self._answer, party, envelope.encode())
         return True
 
     def _answer(self, party: str, data: bytes) -> None:
@@ -92,4 +93,5 @@ class InProcess:
             return None
 
     def close(self, farewell: str = "") -> None:
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers.values():
+            worker.shutdown(wait=True, cancel_futures=True)

@@ -41,7 +41,8 @@ def nothing_happened(dperm, home, *but):
         ((*FIT, "--strength", "-1"), "strength"),
         ((*FIT, "--out", "."), "is a folder"),
         ((*FIT, "--out", "nowhere/model.json"), "its folder does not exist"),
-        ((*FIT, "--out", "schema.toml"), "exists"),
+        ((*FIT, "--out", "model.html"), "is where the report page goes"),
+        ((*FIT, "--test-fraction", "0.2", "--test-epsilon", "-1"), "epsilon must be above 0"),
         ((*FIT, "--drop", "age"), "belongs to --buy-bounds"),
         ((*FIT, "--dataset", " "), "name of a data set"),
         (("fit", ".", "--epsilon", "1", "--schema", "schema.toml"), "is a folder"),
@@ -214,8 +215,37 @@ def test_ctrl_c_before_the_fit_costs_nothing(dperm, people, home, monkeypatch):
         patched.setattr(training, "_check_target", stop)
         done = dperm(*FIT)
     assert done.code == 1
-    assert "dperm: interrupted" in done.err
+    assert "interrupted before anything was reserved: nothing was spent" in done.err
+    assert "stays spent" not in done.err
     nothing_happened(dperm, home)
+
+
+def test_ctrl_c_after_the_fit_says_that_the_model_is_kept(dperm, people, home, monkeypatch):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fit_module, "_tell", stop)
+    done = dperm(*FIT)
+    assert done.code == 1
+    assert "model.json and model.html were written, and the epsilon 1 that was reserved" in done.err
+    assert (home / "model.json").exists()
+
+
+def test_a_score_that_is_refused_does_not_lose_the_model(dperm, people, home):
+    dperm("ledger", "cap", "people", "--epsilon", "2", "--yes")
+    done = dperm(*FIT, "--test-fraction", "0.2", "--test-epsilon", "5")
+    assert done.code == 3
+    assert "the model is kept, without a score: model.json, model.html" in done.err
+    assert (home / "model.json").exists()
+
+
+def test_other_commands_spend_nothing_when_interrupted(dperm, people, monkeypatch):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dperm.data.draft.draft_schema", stop)
+    done = dperm("schema", "people.csv", "--target", "state", "--out", "b.toml")
+    assert (done.code, done.err.strip()) == (1, "dperm: interrupted; nothing was written.")
 
 
 def test_too_little_memory_and_bugs_get_a_sentence(dperm, people, home, monkeypatch):

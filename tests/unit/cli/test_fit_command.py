@@ -10,9 +10,12 @@ import pytest
 
 import dperm as package
 from dperm.cli import training
+from dperm.cli.summary import OwnersScore
+from dperm.cli.summary import _score_sentence as _said
 from dperm.data.encoded_rows import encoded_rows
 from dperm.data.files import open_table
 from dperm.data.schema import Schema
+from dperm.estimators.saved import SavedRegressor
 
 FIT = ("fit", "people.csv", "--target", "state", "--epsilon", "1", "--schema", "schema.toml")
 
@@ -74,7 +77,8 @@ def test_machines_get_json_and_quiet_says_nothing(dperm, people):
 
 def test_a_score_is_paid_for_or_marked_as_not_private(dperm, people):
     plain = dperm(*FIT, "--test-fraction", "0.3")
-    assert "on 90 held-out people. NOT PRIVATE" in plain.out
+    assert "on 90 held-out people (predicting one value for all: " in plain.out
+    assert "%). NOT PRIVATE" in plain.out
     paid = json.loads(dperm(*FIT, "--test-fraction", "0.3", "--test-epsilon", "2", "--out", "b.json", "--json").out)
     assert paid["score"]["private"] is True
     assert paid["score"]["low"] < paid["score"]["value"] < paid["score"]["high"]
@@ -102,7 +106,7 @@ NUMBER = 'kind = "number"\nlow = 0\nhigh = 4000'
 
 
 def test_ranges_of_numeric_columns_can_be_bought(dperm, people):
-    fit = ("fit", "people.csv", "--target", "cost", "--epsilon", "1", "--buy-bounds")
+    fit = ("fit", "people.csv", "--target", "cost", "--epsilon", "4", "--buy-bounds")
     assert "--model is missing" in dperm(*fit).err
     refused = dperm(*fit, "--model", "ridge")
     assert refused.code == 2
@@ -143,6 +147,41 @@ def test_past_the_cap_the_sentence_names_what_is_left(dperm, people, home):
     elsewhere = dperm(*FIT, "--out", "second.json", "--ledger", "own.db")
     assert elsewhere.code == 3
     assert "dperm ledger show --ledger own.db people" in elsewhere.err
+
+
+def test_a_score_stands_beside_that_of_one_value_for_all():
+    class Model(SavedRegressor):
+        def __init__(self):
+            pass
+
+        def predict(self, X):
+            return np.zeros(len(X))
+
+    score = OwnersScore.of(Model(), np.zeros((4, 1)), np.array([1.0, 1.0, 3.0, 3.0]))
+    assert (round(score.value, 6), score.one_value) == (round(5**0.5, 6), 1.0)
+    assert "root mean squared error 2.236 on 4 held-out people (predicting one value for all: 1)" in _said(score)
+
+
+def test_a_model_of_zeros_says_that_the_noise_won(dperm, people, monkeypatch):
+    monkeypatch.setattr("dperm.cli.summary._effects", lambda model: [("age", 0.0)])
+    done = dperm(*FIT)
+    assert "Every effect is 0: the noise won." in done.out
+    assert "over its whole range" not in done.out
+
+
+def test_whole_numbers_that_were_drafted_as_classes_are_noted(dperm, home):
+    rows = "".join(f"{i % 7}.5,{i % 3}\n" for i in range(90))
+    (home / "t.csv").write_text("x,y\n" + rows)
+    drafted = dperm("schema", "t.csv", "--target", "y")
+    assert "taken for classes" in drafted.out
+    assert dperm("schema", "--confirm", "schema.toml", "--yes").code == 0
+    done = dperm("fit", "t.csv", "--epsilon", "1", "--schema", "schema.toml")
+    assert done.code == 0, done.err
+    assert "note: target 'y' is predicted as 3 classes" in done.err
+    assert package.load("model.json").classes_.tolist() == [0, 1, 2]
+    text = (home / "schema.toml").read_text().replace('confirmed = ["kind", "classes"]', "")
+    (home / "schema.toml").write_text(text)  # somebody's own words need no note
+    assert "is predicted as" not in dperm(*("fit", "t.csv", "--epsilon", "1", "--schema", "schema.toml", "--force")).err
 
 
 def test_a_table_larger_than_memory_is_read_in_blocks(dperm, people, monkeypatch):

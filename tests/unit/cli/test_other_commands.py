@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import io
 import json
+import sys
 import tomllib
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from dperm import Ledger
 from dperm.data.schema import Schema
 from dperm.errors import InvalidBounds
+from dperm.privacy.events import Gaussian
 
 FIT = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml")
 
@@ -41,9 +45,6 @@ def test_a_draft_marks_what_it_read_and_is_refused_until_confirmed(dperm, people
 
 
 def test_confirming_asks_first(dperm, people, monkeypatch):
-    import io
-    import sys
-
     dperm("schema", "people.csv", "--target", "state", "--force")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     done = dperm("schema", "--confirm", "schema.toml")
@@ -92,6 +93,11 @@ def test_the_face_of_the_ledger(dperm, people, home):
     shown = dperm("ledger", "show", "people")
     assert "DPLogisticRegression (auto)" in shown.out
     assert "done" in shown.out
+    assert "who" in shown.out
+    assert getpass.getuser() in shown.out
+    (line,) = [line for line in shown.out.splitlines() if "(auto)" in line]
+    assert line.split()[-4:-1] == ["1", "1e-05", line.split()[-2]]  # as asked for, at the delta of the fit
+    assert "stated at delta 1e-06" in shown.out
     head = json.loads(dperm("report", "model.json", "--json").out)["ledger"]["head"]
     assert dperm("ledger", "verify", "--head", head).code == 0
     assert dperm("ledger", "verify", "--head", "0" * 64).code == 1
@@ -104,7 +110,48 @@ def test_the_face_of_the_ledger(dperm, people, home):
     assert again.code == 2
     assert "a cap never changes" in again.err
     assert "cap of epsilon 2" in dperm("ledger", "show", "people").out
-    assert dperm("ledger", "list", "--ledger", "gone.db").code == 1
+
+
+@pytest.mark.parametrize("command", [("list",), ("show", "people"), ("verify",), ("export",)])
+def test_a_wrong_path_of_a_ledger_is_wrong_usage(dperm, people, home, command):
+    for path, says in (("gone.db", "there is no ledger"), (".", "is a folder"), ("people.csv", "is not a ledger")):
+        done = dperm("ledger", *command, "--ledger", path)
+        assert done.code == 2, done.err
+        assert says in done.err
+    assert not (home / "gone.db").exists()
+
+
+def test_a_reservation_without_its_budget_shows_its_own_figure(dperm, home):
+    book = Ledger(Ledger.default_path(), dataset="people")
+    book.reserve(Gaussian(20.0), "replace-one", "by hand")
+    assert "~0." in dperm("ledger", "show", "people").out
+
+
+def test_a_cap_on_an_unknown_name_is_not_set_by_a_typing_error(dperm, people, home, monkeypatch):
+    cap = ("ledger", "cap", "peopel", "--epsilon", "1")
+    refused = dperm(*cap, "--ledger", "own.db")
+    assert refused.code == 2
+    assert "no ledger at" in refused.err
+    assert not (home / "own.db").exists()
+    dperm(*FIT)
+    refused = dperm(*cap)
+    assert refused.code == 2
+    assert "knows no data set 'peopel'; it knows people." in refused.err
+    assert "--yes" in refused.err
+    assert json.loads(dperm("ledger", "list", "--json").out)["datasets"][0]["dataset"] == "people"
+    done = dperm(*cap, "--yes")
+    assert (done.code, "it knows people" in done.err) == (0, True)
+    assert dperm("ledger", "cap", "people", "--epsilon", "2").code == 0  # known: as before
+
+
+def test_no_answer_is_no(dperm, people, monkeypatch):
+    dperm("schema", "people.csv", "--target", "state", "--force")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    done = dperm("schema", "--confirm", "schema.toml")
+    assert done.code == 1
+    assert "not confirmed" in done.err
+    assert "--yes" in done.err
+    assert "spent" not in done.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -21,7 +21,7 @@ from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
 from dperm.queries import FullGradient
-from dperm.queries.quantiles import buy_scaling, expected_rank_error, with_purchase
+from dperm.queries.quantiles import buy_scaling, rank_error, with_purchase
 
 
 def sentence(raised):
@@ -199,7 +199,7 @@ def bought(X, epsilon=1.0, seed=0, **purchase):
     holder = DataHolder(TableData(X), scope, RandomSource(seed), Neighbours.REPLACE_ONE)
     with scope:
         scaling = buy_scaling(holder, bounds, calibrated, True)
-    return scaling, expected_rank_error(calibrated, len(bounds.purchase.grid_points())), scope, holder
+    return scaling, rank_error(bounds.purchase, calibrated), scope, holder
 
 
 def columns(n=20_000):

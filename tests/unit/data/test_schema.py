@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import signal
+import time
 
 import numpy as np
 import pytest
 
 from dperm import Bounds, DPLogisticRegression
 from dperm.data.draft import draft_schema
+from dperm.data.encoding import _numbers
 from dperm.data.files import open_table
 from dperm.data.schema import Column, Schema, Target
 from dperm.data.schema_file import confirmed_text, parse_schema, read_schema, schema_to_dict, schema_to_toml
@@ -217,11 +220,74 @@ def test_a_row_number_is_taken_for_an_id(tmp_path):
     assert made.schema.target.classes == (0, 1)
 
 
+def test_in_typed_files_only_the_kind_of_numbers_is_known_without_looking(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "value": [k % 7 + 0.5 for k in range(80)],
+        "digits": [str(k % 7) for k in range(80)],
+        "town": ["ABC"[k % 3] for k in range(80)],
+        "y": ["ab"[k % 2] for k in range(80)],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    made = draft_schema(open_table(tmp_path / "t.parquet"), "y").schema
+    assert {column.name: column.unconfirmed for column in made.columns} == {
+        "value": ("low", "high"),
+        "digits": ("kind", "low", "high"),
+        "town": ("kind", "categories"),
+    }
+
+
+def test_usual_bounds_are_given_up_for_values_that_lie_outside(tmp_path):
+    rows = "".join(f"{(i - 40) / 100},{15 + i % 30},{20 + i if i else 999},{'ab'[i % 2]}\n" for i in range(80))
+    made = draft(tmp_path, "age,bmi,patient_age,y\n" + rows)
+    age, bmi, other = made.schema.columns
+    assert (age.kind, age.range, age.unconfirmed) == ("number", (-0.5, 0.5), ("low", "high"))
+    assert "do not look like this quantity" in made.notes["age"]
+    assert (bmi.range, bmi.unconfirmed) == ((10.0, 80.0), ())
+    assert (other.range, other.unconfirmed) == ((0.0, 120.0), ())  # one error in the table does not matter
+
+
+def test_few_whole_numbers_are_drafted_as_classes(tmp_path):
+    made = draft(tmp_path, "x,y\n" + "".join(f"{i % 4}.5,{i % 3}.0\n" for i in range(30)))
+    assert (made.schema.target.kind, made.schema.target.classes) == ("classes", (0, 1, 2))
+    assert made.schema.target.unconfirmed == ("kind", "classes")
+    assert 'write kind = "number"' in made.notes["y"]
+    encoded = made.schema.confirm().encode(open_table(tmp_path / "t.csv"), with_target=True)
+    assert encoded.y.tolist() == [i % 3 for i in range(30)]
+    for text in ("".join(f"1,{i % 11}\n" for i in range(99)), "".join(f"1,{i % 3}.5\n" for i in range(99))):
+        assert draft(tmp_path, "x,y\n" + text).schema.target.kind == "number"
+
+
+def test_an_interrupt_while_numbers_are_read_is_not_lost():
+    class Stopped(KeyboardInterrupt):
+        pass
+
+    def stop(*args):
+        raise Stopped
+
+    texts = [f"{i}.5" for i in range(300_000)]
+    start = time.perf_counter()
+    _numbers(texts, frozenset(), "x")
+    took = time.perf_counter() - start
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for share in (0.3, 0.5):
+            signal.setitimer(signal.ITIMER_REAL, share * took)
+            with pytest.raises(Stopped):
+                _numbers(texts, frozenset(), "x")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_numeric_targets_and_refusals_of_drafts(tmp_path):
     made = draft(tmp_path, "x,y\n1,17\n2,90\n3,40\n")
     assert (made.schema.target.low, made.schema.target.high) == (0, 100)
     for text, says in [
         ("x,y\n1,a\n2,a\n", "one value only"),
+        ("x,y\n1,5.0\n2,5.0\n", "one value only"),
+        ("x,y\n1,5\n2,5.0\n", "one value only"),
+        ("x,y\n1,inf\n2,-inf\n", "has no values"),
         ("x,y\n1,\n2,\n", "has no values"),
         ("y\n1\n2\n", "one column only"),
         ("x,y\n", "no rows"),

@@ -23,7 +23,8 @@ def people(n=300):
 @pytest.mark.parametrize("maker", [DPRidge, DPLogisticRegression, DPLinearSVC])
 @pytest.mark.parametrize("solver", [GradientDescent(), GreedyCoordinateDescent(n_steps=4)], ids=["gradient", "greedy"])
 def test_the_fit_keeps_the_plan(bounds, maker, solver):
-    model = maker(bounds=bounds, solver=solver, neighbours="zero-out")
+    # fewer than about a thousand rows buy no range of a target at epsilon 1
+    model = maker(4.0, bounds=bounds, solver=solver, neighbours="zero-out")
     X, y = people()
     if maker is not DPRidge:
         y = np.digitize(y, [-0.5, 0.5]) if maker is DPLinearSVC else y > 0
@@ -49,7 +50,9 @@ def test_classes_come_from_the_declaration():
 
 
 def test_warnings():
-    assert "declare bounds if you can" in str(DPRidge().plan(100, 50))
+    assert "declare bounds if you can" in str(DPLogisticRegression().plan(100, 50))
+    assert "several times too wide" in str(DPRidge().plan(1200, 5))
+    assert not any("range" in text for text in DPRidge().plan(20_000, 5).warnings)
     assert DPRidge(bounds=UNIT).plan(10_000, 5).warnings == ()
     assert "above 1/n" in str(DPRidge(bounds=UNIT, delta=0.1).plan(100, 5))
     assert "no guarantee: insecure_seed" in str(DPRidge(bounds=UNIT, insecure_seed=0).plan(100, 5))
@@ -64,7 +67,7 @@ def test_a_forecast_is_shown(monkeypatch, excess, warned):
     def foresee(self, objective, facts, calibrated, neighbours):
         seen.append((facts.n, facts.n_features, objective.loss.name))
         return SimpleNamespace(
-            excess=excess, null_excess=0.5, basis="a theorem", assumes=("a short optimum",), doubts=()
+            excess=excess, null_excess=0.5, basis="a theorem", assumes=("a short optimum",), doubts=(), least_seen=None
         )
 
     monkeypatch.setattr(GradientDescent, "forecast", foresee, raising=False)

@@ -125,22 +125,22 @@ def test_a_declared_row_norm_holds_in_prediction_too():
 def test_what_is_bought_and_what_is_declared():
     X, y = people()
     for bounds, features, target, n_bought in [
-        (None, "bought", "bought", 8),
-        (Bounds(target=(-20, 40)), "bought", "declared", 6),
-        (Bounds(features=BOUNDS.features), "declared", "bought", 2),
-        (BOUNDS, "declared", "declared", 0),
+        (None, "bought", "bought", (6, 2)),
+        (Bounds(target=(-20, 40)), "bought", "declared", (6, 0)),
+        (Bounds(features=BOUNDS.features), "declared", "bought", (0, 2)),
+        (BOUNDS, "declared", "declared", (0, 0)),
     ]:
         report = DPRidge(bounds=bounds, epsilon=3.0).fit(X, y).privacy_report_
         assert (report.public["bounds"], report.public["target_bounds"]) == (features, target)
         counts = {line.query: line.count for line in report.releases}
-        assert counts.get("quantile", 0) == n_bought
+        assert (counts.get("quantile", 0), counts.get("target quantile", 0)) == n_bought
         assert all(line.forfeited == 0 for line in report.releases)
         assert report.guarantee.epsilon <= 3.0
         said = "the declared bounds do not come from these data" in report.guarantee.assumptions
         assert said == ("declared" in (features, target))
         rho = {line.query: line.count / (2 * line.noise_multiplier**2) for line in report.releases}
-        if n_bought:
-            assert rho["quantile"] / sum(rho.values()) == pytest.approx(0.1)
+        spent = [rho.get(name, 0.0) / sum(rho.values()) for name in ("quantile", "target quantile")]
+        assert spent == pytest.approx([0.1 * (count > 0) / max(1, np.count_nonzero(n_bought)) for count in n_bought])
 
 
 def test_a_bought_range_encloses_most_of_the_target():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dperm import Bounds, Budget, DPLinearSVC, DPLogisticRegression, DPRidge, Ledger
-from dperm.errors import BudgetRefused, InvalidBudget, InvalidData
+from dperm.errors import BudgetRefused, DataSetRenamed, InvalidBudget, InvalidData
 from dperm.estimators.scoring import paid_score
 
 RNG = np.random.default_rng(0)
@@ -45,6 +45,48 @@ def test_it_is_charged_and_its_interval_holds_its_noise():
     capped.set_cap(Budget(0.1, 1e-6))
     with pytest.raises(BudgetRefused):
         paid_score(model._saved(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=capped)
+
+
+def spoilt(value):
+    bad = X[TEST].copy()
+    bad[7, 1] = value
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("rows", "target", "says"),
+    [
+        (spoilt(np.nan), None, "NaN or infinite values in column 1"),
+        (spoilt(np.inf), None, "NaN or infinite values in column 1"),
+        (X[TEST, :2], None, "X has 2 features, but the model expects 3"),
+        (X[:0], np.zeros(0), "no held-out rows"),
+        (X[TEST], Y[:100], "one value for each of the 400 held-out rows"),
+        (X[TEST], Y[TEST][:, None], "one value for each of the 400 held-out rows"),
+        (X[TEST], np.where(Y[TEST] > 0, np.nan, Y[TEST]), "y contains NaN or infinite"),
+        (X[TEST], np.where(Y[TEST] > 0, np.inf, Y[TEST]), "y contains NaN or infinite"),
+        (X[TEST], np.where(Y[TEST] > 0, "Smith", "1"), "y must hold numbers"),
+    ],
+)
+def test_bad_rows_cost_nothing(rows, target, says):
+    model = DPRidge(epsilon=5.0, bounds=Bounds(features=(0, 9), target=(-15, 35))).fit(X[TRAIN], Y[TRAIN])
+    ledger = Ledger()
+    with pytest.raises(InvalidData, match=says) as raised:
+        paid_score(model._saved(), rows, Y[TEST] if target is None else target, epsilon=1.0, ledger=ledger)
+    assert "Smith" not in f"{raised.value} {raised.value.__context__}"
+    assert ledger.spent().n_fits == 0
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_rows_that_were_charged_elsewhere_are_recognised(classes, tmp_path, monkeypatch):
+    """A score on the rows of a fit is charged to the data set of the fit, whatever it is called."""
+    monkeypatch.setenv("DPERM_HOME", str(tmp_path))
+    kind, y = (DPLogisticRegression, LABELS) if classes else (DPRidge, Y)
+    ledger = Ledger(dataset="people")
+    target = {} if classes else {"target": (-15, 35)}
+    model = kind(epsilon=5.0, bounds=Bounds(features=(0, 9), **target), ledger=ledger).fit(X, y)
+    with pytest.warns(DataSetRenamed, match="known to the ledger as 'people'"):
+        paid_score(model._saved(), X, y, epsilon=1.0, ledger=ledger.for_dataset("others"))
+    assert ledger.spent().n_fits == 2
 
 
 def test_refusals_come_before_the_charge():

@@ -32,6 +32,7 @@ from dperm.errors import (
 )
 from dperm.estimators import _search
 from dperm.estimators._search import plan_search, search
+from dperm.estimators.progress import watching
 from dperm.privacy import composition
 from dperm.privacy.events import Gaussian, OneOf, RepeatAndSelect, event_from_dict
 from dperm.privacy.randomness import RandomSource
@@ -256,6 +257,28 @@ def test_the_books_and_the_model_do_not_tell_how_many_runs_there_were(capfd):
     assert all(one == shown[0] for one in shown)
     assert not any("score" in name or "results" in name for name in shown[0][0] if name != "score_share")
     assert capfd.readouterr().err == ""
+
+
+@seeded
+def test_nobody_is_called_back_inside_a_search(monkeypatch):
+    """Whoever watches steps, or reads them, would count the runs."""
+    X, y = labels()
+    told = []
+    with watching(lambda done, in_all: told.append(done)):
+        for bounds in (Bounds(features=(-1, 1)), None):  # declared, and bought in every run
+            tuner(logistic(verbose=True, bounds=bounds), insecure_seed=3, expected_runs=6.0).fit(X, y)
+        assert told == []
+        logistic(insecure_seed=3).fit(X, y)
+    assert told  # the watcher hears of a fit that is no search
+    told.clear()
+    honest = _search.solve
+    monkeypatch.setattr(
+        _search, "solve", lambda request, *rest: told.append(request.progress) or honest(request, *rest)
+    )
+    with watching(lambda done, in_all: None):
+        tuner(logistic(verbose=True), insecure_seed=3, expected_runs=6.0).fit(X, y)
+    assert len(told) > 1
+    assert set(told) == {None}
 
 
 def test_the_report_says_what_was_searched():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from dperm.data.design import DesignMatrix, Scaling
 from dperm.kernels.rows import compress, mapped_squares, second_moments, stretched_squares
 from dperm.kernels.steps import shorten_compressed
 
@@ -58,6 +59,20 @@ def test_second_moments_are_those_of_whole_numbers(constant):
     wanted = [[sum(int(a) * int(b) for a, b in zip(x, y, strict=True)) for y in steps.T] for x in steps.T]
     found = second_moments(csr, heights, constant, unit, factors, per_step)
     assert found.tolist() == wanted
+
+
+def test_a_constant_of_height_zero_is_a_column_all_the_same():
+    """How a design is stored must not show in the shape of what comes out."""
+    X = np.zeros((50, 3))
+    X[:5, 0] = 1.0
+    scaling = Scaling(np.zeros(3), np.ones(3), 1.0)
+    stored = DesignMatrix.from_array(X, scaling, 1.0)
+    assert stored._sparse
+    dense = DesignMatrix(next(stored.row_chunks())[1][:, :3], np.zeros(3), stored.shape)
+    for last in (0.0, 5e-324, 1.0):
+        case = np.ones(50), stored.spacing, 2.0**-20, np.array([1.0, 1.0, 1.0, last])
+        assert np.array_equal(stored.second_moments(*case), dense.second_moments(*case))
+        assert stored.second_moments(*case).shape == (4, 4)
 
 
 def test_compress_stops_where_there_is_no_room():

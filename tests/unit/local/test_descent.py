@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -102,14 +103,17 @@ class TestRounds:
         assert min(len(people) for _, people in seen) > 90
 
     def test_groups_do_not_depend_on_records(self, monkeypatch):
-        sizes = []
+        groups = []
         plain = Task.collect
         monkeypatch.setattr(
-            Task, "collect", lambda self, r, s: (sizes.append(len(r)), plain(self, r, RandomSource(0)))[1]
+            Task, "collect", lambda self, r, s: (groups.append(r[:, 1].tolist()), plain(self, r, RandomSource(0)))[1]
         )
         for seed in (1, 2):
-            descent(2, 5).run(np.random.default_rng(seed).uniform(-1, 1, (500, 2)), RandomSource(4))
-        assert sizes[:5] == sizes[5:]
+            number = np.arange(500) / 500  # who is who, whatever the rest of the record says
+            records = np.column_stack([np.random.default_rng(seed).uniform(-1, 1, 500), number])
+            descent(2, 5).run(records, RandomSource(4))
+        assert groups[:5] == groups[5:]
+        assert sorted(chain.from_iterable(groups[:5])) == number.tolist()
 
     def test_by_hand(self):
         """One round of a real collection, step by step."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from dperm import Bounds, Budget, Ledger, LocalLinearRegression, LocalLogisticRegression, Marginals, SmoothQueries
 from dperm.errors import BudgetRefused, InvalidData, InvalidInput, Unsupported
-from dperm.privacy.events import RandomizedResponse
+from dperm.estimators.local_report import task_charged
+from dperm.privacy.events import Gaussian, RandomizedResponse
+from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Counts, Task
 
 BOUNDS = Bounds(features=(-1, 1), classes=[False, True])
@@ -91,24 +95,188 @@ def test_bad_data_cost_nothing(table):
     assert fits(ledger) == 0
 
 
+def counted(ledger, counts, n_people=5000, epsilon=1.0, **options):
+    model = LocalLogisticRegression(epsilon, bounds=BOUNDS, ledger=ledger, **options)
+    return model.fit_counts(counts, 1, n_people=n_people)
+
+
 def test_reports_that_people_sent_are_charged_once_per_task(table):
-    counts = LocalLogisticRegression(1.0, bounds=BOUNDS, insecure_seed=0).fit(*table).counts_
+    x, y = table
+    counts = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(x[:3000], y[:3000]).counts_
     ledger = Ledger(dataset="people")
-    model = LocalLogisticRegression(1.0, bounds=BOUNDS, ledger=ledger).fit_counts(counts, 1)
+    model = counted(ledger, counts)
     spent = ledger.spent().epsilon
     assert fits(ledger) == 1
     assert model.privacy_report_.guarantee.epsilon == 1.0
     assert model.privacy_report_.ledger["spent_after"] == spent
-    later = counts + Counts(counts.task, counts.n, counts.ones)
-    again = LocalLogisticRegression(1.0, bounds=BOUNDS, ledger=ledger, confidence=0.5).fit_counts(later, 1)
+    assert (model.privacy_report_.public["people"], model.privacy_report_.public["reports"]) == (5000, 3000)
+    later = counts + LocalLogisticRegression(1.0, bounds=BOUNDS).fit(x[3000:], y[3000:]).counts_
+    again = counted(ledger, later, confidence=0.5)  # the others of the 5000 have answered since
     assert fits(ledger) == 1
     assert again.privacy_report_.ledger["spent_before"] == again.privacy_report_.ledger["spent_after"] == spent
-    other = LocalLogisticRegression(2.0, bounds=BOUNDS, insecure_seed=0).fit(*table).counts_
-    LocalLogisticRegression(2.0, bounds=BOUNDS, ledger=ledger).fit_counts(other, 1)
+    counted(ledger, LocalLogisticRegression(2.0, bounds=BOUNDS).fit(*table).counts_, epsilon=2.0)
     assert fits(ledger) == 2
+    counted(ledger, later, n_people=6000)  # another statement, another charge
+    assert fits(ledger) == 3
     elsewhere = ledger.for_dataset("others")
-    LocalLogisticRegression(1.0, bounds=BOUNDS, ledger=elsewhere).fit_counts(counts, 1)
+    counted(elsewhere, counts)
     assert fits(elsewhere) == 1
+
+
+class TestTheSamePeopleAgain:
+    def test_more_reports_than_people_are_refused(self, table):
+        counts = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
+        ledger = Ledger(dataset="people")
+        counted(ledger, counts)
+        with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+            counted(ledger, counts + counts)
+        with pytest.raises(InvalidInput, match="say how many people"):
+            counted(ledger, counts, n_people=None)
+        for bad in (0, 2.5, True):
+            with pytest.raises(InvalidInput, match="n_people must be"):
+                counted(ledger, counts, n_people=bad)
+        assert fits(ledger) == 1
+
+    def test_three_people_in_four_hundred_waves(self):
+        ledger = Ledger(dataset="people")
+        ledger.set_cap(Budget(1.0, 1e-6))
+        model = Marginals(1.0, n_bits=1, k=1, n_people=100, ledger=ledger)
+        total = model.task.collect(np.ones((3, 1), bool), RandomSource())
+        model.fit_counts(total, n_people=3)
+        with pytest.raises(InvalidInput, match="6 reports of 3 people"):
+            model.fit_counts(total + model.task.collect(np.ones((3, 1), bool), RandomSource()), n_people=3)
+        with pytest.raises(BudgetRefused):
+            model.fit_counts(total, n_people=1200)
+
+    @pytest.mark.parametrize("again", [{"version": 2}, {"window": "week 2"}])
+    def test_another_version_or_window_is_another_task_with_its_own_charge(self, table, again):
+        ledger = Ledger(dataset="people")
+        first = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
+        second = LocalLogisticRegression(1.0, bounds=BOUNDS, **again).fit(*table).counts_
+        assert first.task != second.task
+        counted(ledger, first)
+        with pytest.raises(InvalidInput, match="another task"):
+            counted(ledger, second)
+        counted(ledger, second, **again)
+        assert fits(ledger) == 2
+        for make in (
+            lambda **more: LocalLinearRegression(bounds=Bounds(features=(-1, 1), target=(0, 1)), **more).task(1),
+            lambda **more: Marginals(n_bits=2, k=1, n_people=9, **more).task,
+            lambda **more: SmoothQueries(low=[0], high=[1], **more).task,
+        ):
+            plain, other = make(), make(**again)
+            assert plain.digest != other.digest
+            assert Task.from_schema(other.schema()) == other
+        with pytest.raises(InvalidInput, match="version must be"):
+            LocalLogisticRegression(bounds=BOUNDS, version=0).task(1)
+        with pytest.raises(InvalidInput, match="window must be"):
+            Marginals(n_bits=2, k=1, n_people=9, window=7)
+
+
+def test_a_charge_is_known_by_what_it_cost_not_by_its_words(table):
+    counts = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
+    plain = Ledger(dataset="people")
+    counted(plain, counts)
+    purpose = next(entry["purpose"] for entry in plain.entries() if "purpose" in entry)
+    squatted = Ledger(dataset="people")
+    squatted.reserve(Gaussian(1e9), "replace-one", purpose)
+    counted(squatted, counts)
+    assert squatted.spent().epsilon >= plain.spent().epsilon
+
+
+class TestSeededCounts:
+    """What a seed made has no guarantee, whoever hands it in."""
+
+    def test_they_are_not_laundered(self, table):
+        seeded = LocalLogisticRegression(1.0, bounds=BOUNDS, insecure_seed=0).fit(*table).counts_
+        good = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
+        assert (seeded.secure, good.secure, (good + good).secure) == (False, True, True)
+        for counts in (seeded, good + seeded, seeded + good, Counts.from_dict(seeded.to_dict())):
+            ledger = Ledger(dataset="people")
+            report = counted(ledger, counts, n_people=10_000).privacy_report_
+            assert report.guarantee is None
+            assert "insecure_seed" in report.reason
+            assert "insecure" in report.randomness
+            assert ledger.spent().unbounded
+            capped = Ledger(dataset="people")
+            capped.set_cap(Budget(5.0, 1e-6))
+            with pytest.raises(BudgetRefused):
+                counted(capped, counts, n_people=10_000)
+        ledger = Ledger(dataset="people")
+        counted(ledger, good)
+        counted(ledger, seeded)  # not covered by the charge of good ones
+        assert ledger.spent().unbounded
+
+    def test_reports_remember_their_source(self):
+        task = Task("t", 1.0, Marginals(n_bits=2, k=1, n_people=9).task.sketch)
+        for source, secure in ((RandomSource(1), False), (RandomSource(), True)):
+            reports = task.reports(np.ones((4, 2)), source)
+            assert task.count(reports).secure is reports.secure is secure
+        seeded = Marginals(n_bits=2, k=1, n_people=9, insecure_seed=3).fit(np.ones((9, 2)))
+        assert Marginals(n_bits=2, k=1, n_people=9).fit_counts(seeded.counts_).privacy_report_.guarantee is None
+
+    def test_counts_survive_json(self):
+        task = Marginals(n_bits=2, k=1, n_people=9).task
+        counts = task.collect(np.ones((40, 2)), RandomSource())
+        again = Counts.from_dict(json.loads(json.dumps(counts.to_dict())))
+        assert again.task == counts.task
+        assert again.secure
+        assert np.array_equal(again.by_answer, counts.by_answer)
+        for change in ({"secure": None}, {"n": [1.5, 2]}, {"n": "x"}, {"task": 3}, {"ones": [[[1]]]}):
+            with pytest.raises(InvalidInput, match="counts"):
+                Counts.from_dict({**counts.to_dict(), **change})
+        with pytest.raises(InvalidInput, match="missing"):
+            Counts.from_dict({"task": "x"})
+
+
+class TestRoundsThatPeopleAnswer:
+    @staticmethod
+    def rounds(table, ledger, source, **options):
+        x, y = table
+        options = {"bounds": BOUNDS, "solver": "sgd", "n_rounds": 5, "ledger": ledger} | options
+        model = LocalLogisticRegression(2.0, **options)
+        descent = model.descent(1)
+        state = descent.start()
+        records = np.column_stack([x, np.ones(len(x))]) / np.sqrt(2) * np.where(y, 1, -1)[:, None]
+        for group in np.array_split(records, 5):
+            state = descent.after(state, descent.task(state).collect(group, source))
+        return model, descent, state
+
+    def test_all_rounds_are_one_charge(self, table):
+        ledger = Ledger(dataset="people")
+        model, descent, state = self.rounds(table, ledger, RandomSource())
+        task_charged(ledger, descent, 5000)  # before anybody is asked
+        for _ in range(2):
+            model.fit_rounds(state, 1, n_people=5000)
+        assert fits(ledger) == 1
+        assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-6)
+        assert model.score(*table) > 0.8
+        assert model.privacy_report_.guarantee.epsilon == 2.0
+        assert any("one round only" in text for text in model.privacy_report_.guarantee.assumptions)
+        assert "devices" in model.privacy_report_.randomness
+
+    def test_refusals(self, table):
+        ledger = Ledger(dataset="people")
+        model, descent, state = self.rounds(table, ledger, RandomSource())
+        with pytest.raises(InvalidInput, match="5000 reports of 4999 people"):
+            model.fit_rounds(state, 1, n_people=4999)
+        with pytest.raises(InvalidInput, match="not the state"):
+            LocalLogisticRegression(2.0, bounds=BOUNDS, solver="sgd").fit_rounds(state, 1)
+        with pytest.raises(InvalidInput, match="not the state"):
+            model.fit_rounds({}, 1, n_people=5000)
+        with pytest.raises(Unsupported, match="fit_counts"):
+            LocalLogisticRegression(2.0, bounds=BOUNDS).descent(1)
+        assert fits(ledger) == 0
+        others = [
+            self.rounds(table, None, RandomSource(), **more)[1].digest for more in ({"version": 2}, {"window": "w"})
+        ]
+        assert len({descent.digest, *others}) == 3
+
+    def test_seeded_rounds_have_no_guarantee(self, table):
+        ledger = Ledger(dataset="people")
+        model, _, state = self.rounds(table, ledger, RandomSource(1))
+        assert model.fit_rounds(state, 1, n_people=5000).privacy_report_.guarantee is None
+        assert ledger.spent().unbounded
 
 
 def test_counts_of_another_task_cost_nothing(table):
@@ -139,7 +307,7 @@ def test_queries_are_charged_and_reported():
     assert smooth.privacy_report_.public["people"] == 500
     counted = Marginals(1.0, n_bits=3, k=2, n_people=500, ledger=Ledger())
     for _ in range(2):
-        counted.fit_counts(marginals.counts_)
+        counted.fit_counts(marginals.counts_, n_people=500)
     assert fits(counted.ledger) == 1
     other = SmoothQueries(2.0, low=[0], high=[2], n_degrees=3, ledger=ledger)
     with pytest.raises(InvalidInput, match="another task"):
@@ -162,7 +330,7 @@ def test_the_report(table):
     seeded = LocalLogisticRegression(1.0, bounds=free, insecure_seed=1).fit(*table).privacy_report_
     assert seeded.guarantee is None
     assert "insecure_seed" in seeded.reason
-    counted = LocalLogisticRegression(1.0, bounds=BOUNDS, insecure_seed=1).fit(*table).counts_
+    counted = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
     report = LocalLogisticRegression(1.0, bounds=BOUNDS).fit_counts(counted, 1).privacy_report_
     assert "devices" in report.randomness
     assert report.ledger == {}

@@ -210,3 +210,30 @@ def test_names_go_through_counts():
     assert model.predict(X.head(9)).tolist() == fitted.predict(X.head(9)).tolist()
     with pytest.raises(InvalidData, match="same order"):
         model.predict(X[["v", "u"]])
+
+
+@pytest.mark.parametrize(("n", "epsilon", "n_levels"), [(1000, 4.0, 16), (1000, 8.0, 2), (5000, 1.0, 2)])
+def test_intervals_of_regressions_cover(n, epsilon, n_levels):
+    """Few people: an interval is right or is not given."""
+    rng, inside, given = np.random.default_rng(8), 0, 0
+    for seed in range(250):
+        X = rng.uniform(-1, 1, (n, 1))
+        y = 0.3 * X[:, 0] + 0.1 + rng.uniform(-0.3, 0.3, n)
+        options = {"refuse_hopeless": False, "n_levels": n_levels, "insecure_seed": seed}
+        model = LocalLinearRegression(epsilon, bounds=BOX, **options).fit(X, y)
+        if model.intervals_ is not None:
+            inside += int(((model.intervals_[:, 0] <= [0.3, 0.1]) & (model.intervals_[:, 1] >= [0.3, 0.1])).sum())
+            given += 2
+    assert given > 300
+    assert inside / given > 0.92
+
+
+def test_no_interval_from_a_handful_of_answers():
+    """With hardly any noise of the bits and few people, a normal law of the means is far off."""
+    rng = np.random.default_rng(9)
+    X = rng.uniform(-1, 1, (450, 1))
+    options = {"refuse_hopeless": False, "n_levels": 16, "insecure_seed": 0}
+    model = LocalLinearRegression(16.0, bounds=BOX, **options).fit(X, 0.3 * X[:, 0] + 0.1)
+    assert model.counts_.n.min() < 100
+    assert model.intervals_ is None
+    assert "fewer than 100 answers" in model.intervals_reason_

@@ -135,3 +135,34 @@ def test_a_quartic_has_less_bias_where_margins_are_long():
         found[degree] = linear.estimates(linear.task.collect(y[:, None], source))[0].weights[0]
     assert abs(found[4] - 1.9) < 0.5 * abs(found[2] - 1.9)
     assert found[4] == pytest.approx(1.9, abs=0.08)
+
+
+@pytest.mark.parametrize("factor", [1.2, 4.0, 16.0])
+@pytest.mark.parametrize("length", [0.0, 0.1, 0.3, 0.6, 1.5])
+def test_a_fit_that_is_not_refused_is_no_worse_than_weights_zero(factor, length):
+    """On average over 300 collections, within two standard errors, also where there is nothing to find."""
+    model = LocalLogisticRegression(1.0, bounds=UNIT, fit_intercept=False, degree=2)
+    n = int(factor * model.plan(1000, 2).people_needed)
+    linear = LinearTask("logistic", 1.0, (1.0, 1.0), 2.0, 2.0)
+    rng, source, truth = np.random.default_rng(5), RandomSource(5), np.array([length, 0.0])
+
+    def rows(size):
+        x = rng.normal(size=(size, 2))
+        return x * rng.uniform(0.5, 1.0, (size, 1)) / np.linalg.norm(x, axis=1, keepdims=True)
+
+    population = rows(4000)
+    chance = 1 / (1 + np.exp(-population @ truth))
+
+    def risk(w):
+        s = population @ w
+        return (np.logaddexp(0, s) - chance * s).mean()
+
+    worse = []
+    for _ in range(300):
+        x = rows(n)
+        y = np.where(rng.random(n) < 1 / (1 + np.exp(-x @ truth)), 1.0, -1.0)
+        found = linear.estimates(linear.task.collect(y[:, None] * x, source))[0].weights
+        worse.append(risk(found) - risk(np.zeros(2)))
+    assert np.mean(worse) <= 2.0 * np.std(worse) / np.sqrt(300)
+    if length == 1.5:
+        assert np.mean(worse) < 0.0

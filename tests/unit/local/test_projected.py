@@ -65,3 +65,13 @@ def test_bad_input():
     skewed = type(counts)(counts.task, counts.n, np.where(np.arange(counts.n.size) == 0, counts.n, counts.ones))
     with pytest.raises(Unsupported, match="more columns"):
         tall.estimate(skewed)
+
+
+def test_the_projection_is_part_of_the_task():
+    """Counts of another projection, or of another radius, belong to another task."""
+    one, other = (ProjectedLeastSquares(1.0, public_signs(3, 20, RandomSource(seed))) for seed in (8, 9))
+    assert one.signs != other.signs
+    assert one.task.digest != other.task.digest
+    assert one.task.digest != ProjectedLeastSquares(1.0, one.signs, 2.0).task.digest
+    with pytest.raises(InvalidInput, match="another task"):
+        other.estimate(one.task.no_counts())

@@ -53,13 +53,13 @@ def test_the_covariance_of_a_gradient():
     assert np.cov(np.transpose(errors)) == pytest.approx(quadratic.gradient_covariance(w), abs=0.1)
 
 
-@pytest.mark.parametrize("d", [3, 8])
-def test_shrinking_helps_on_average_and_never_leaves_the_ball(d):
+@pytest.mark.parametrize(("d", "slope_noise"), [(3, 0.2), (8, 0.2), (8, 0.1), (8, 0.03)])
+def test_shrinking_helps_on_average_and_never_leaves_the_ball(d, slope_noise):
+    """Where the signal is weak or clear; in between weights are cut to 0 that would have helped."""
     rng = np.random.default_rng(2)
     truth, hessian, noise = np.full(d, 1.0 / np.sqrt(d)), np.eye(d) * 0.3, 0.03
     gain = []
     for _ in range(300):
-        slope_noise = 0.1
         noisy = hessian + symmetric(rng, noise, d)
         slope = hessian @ truth + rng.normal(size=d) * slope_noise
         quadratic = NoisyQuadratic(noisy, slope, np.full((d, d), noise**2), np.full(d, slope_noise**2))
@@ -75,6 +75,25 @@ def test_public_entries_are_not_shrunk():
     steady = NoisyQuadratic(hessian, np.zeros(2), variance, np.ones(2)).shrunk_hessian()
     assert steady.hessian[1, 1] == 0.9
     assert steady.hessian[0, 1] == 0.0
+
+
+@pytest.mark.parametrize("spread", [(1.0,), (1.0, 1.0), (1.0, 0.1, 0.1), (1.0,) * 10])
+def test_weights_of_noise_alone_are_hardly_ever_kept(spread):
+    rng, d = np.random.default_rng(3), len(spread)
+    hessian, noise = np.eye(d), np.array(spread)
+    kept = [
+        NoisyQuadratic(hessian, rng.normal(size=d) * np.sqrt(noise), np.zeros((d, d)), noise).minimise(100.0).kept
+        for _ in range(3000)
+    ]
+    assert 10 <= np.count_nonzero(kept) <= 60  # 1% of them, or a little more where one direction dominates
+    assert np.quantile(kept, 0.995) < 0.4
+
+
+def test_clear_weights_are_shrunk_by_their_noise_alone():
+    quadratic = NoisyQuadratic(np.eye(3), np.full(3, 10.0), np.zeros((3, 3)), np.ones(3))
+    assert quadratic.minimise(100.0).kept == pytest.approx(1.0 - 3.0 / 300.0)
+    exact = NoisyQuadratic(np.eye(3), np.full(3, 1e-3), np.zeros((3, 3)), np.zeros(3))
+    assert exact.minimise(100.0).kept == 1.0
 
 
 def test_pure_noise_gives_weights_zero():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import product
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from dperm import Ledger
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
 from dperm.estimators.local_queries import Marginals, SmoothQueries
 from dperm.privacy.randomness import RandomSource
@@ -130,3 +134,58 @@ def test_bad_input():
         smooth.fit(np.ones((10, 2)))
     with pytest.raises(InvalidInput, match="one finite number"):
         smooth.fit(np.ones((10, 1))).query(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        Marginals(2.0, n_bits=3, k=2, n_people=500, version=4),
+        SmoothQueries(2.0, low=[0, 1], high=[1, 2], n_degrees=3, window="May"),
+        SmoothQueries(2.0, low=np.zeros(1), high=np.ones(1), n_degrees=3),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_copies(queries):
+    ledger = Ledger()
+    queries = clone(queries).set_params(ledger=ledger)
+    again = clone(queries)
+    assert again.task.digest == queries.task.digest
+    assert again.ledger is ledger
+    assert copy.deepcopy(queries).ledger is ledger
+    columns = again.task.sketch.n_columns
+    fitted = again.fit(np.ones((500, columns)))
+    assert pickle.loads(pickle.dumps(fitted.set_params(ledger=None))).counts_.n_people == 500
+
+
+def test_changed_parameters_make_another_task():
+    queries = Marginals(2.0, n_bits=3, k=2, n_people=500).fit(np.ones((500, 3)))
+    before = queries.task.digest
+    queries.epsilon = 1.0
+    assert queries.task.epsilon == 1.0
+    assert queries.task.digest != before
+    with pytest.raises(InvalidInput, match="parameters have changed"):
+        queries.query([0])
+    assert queries.set_params(epsilon=2.0).query([0]).value > 0.5
+    with pytest.raises(InvalidInput, match="k must not exceed"):
+        queries.set_params(k=4).fit(np.ones((500, 3)))
+
+
+def test_a_dict_asks_for_columns_and_values():
+    bits = np.random.default_rng(0).random((2000, 3)) < 0.5
+    marginals = Marginals(4.0, n_bits=3, k=2, n_people=2000, insecure_seed=0).fit(bits)
+    assert marginals.query({0: 0, 2: 1}) == marginals.query([0, 2], [0, 1])
+    with pytest.raises(InvalidInput, match="not both"):
+        marginals.query({0: 1}, [1])
+
+
+@pytest.mark.parametrize("wrong", [2.0, -1.0, 0.5, np.nan, np.inf])
+def test_entries_that_are_no_bits_or_no_numbers_are_refused_before_a_charge(wrong):
+    ledger = Ledger()
+    records = np.ones((20, 2))
+    records[3, 1] = wrong
+    with pytest.raises(InvalidData, match="0 and 1"):
+        Marginals(1.0, n_bits=2, k=1, n_people=20, ledger=ledger).fit(records)
+    if not np.isfinite(wrong):
+        with pytest.raises(InvalidData, match="NaN or infinite"):
+            SmoothQueries(1.0, low=[0, 0], high=[1, 1], ledger=ledger).fit(records)
+    assert ledger.spent().n_fits == 0

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from dperm.errors import InvalidData, InvalidInput
+from dperm.privacy import few_levels, one_bit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import (
     SKETCHES,
@@ -22,6 +23,7 @@ from dperm.solvers.local import (
     Task,
     ThetaGrid,
 )
+from dperm.solvers.local import task as task_module
 
 ALL = {
     "moments": Moments(
@@ -94,6 +96,34 @@ def test_the_index_does_not_depend_on_the_records():
     first, second = (task.reports(people(task.sketch, 999, seed), RandomSource(3)) for seed in (0, 1))
     assert np.array_equal(first.index, second.index)
     assert not np.array_equal(first.bit, second.bit)
+
+
+class Counting(RandomSource):
+    """Counts the words that it hands out."""
+
+    drawn = 0
+
+    def words(self, n):
+        self.drawn += n
+        return super().words(n)
+
+
+@pytest.mark.parametrize("n_levels", [2, 5])
+def test_everybody_has_words_of_their_own(monkeypatch, n_levels):
+    """Across parts of the work: two 32-bit words for the statistic, one for a bit, two for a level."""
+    for module in (task_module, one_bit, few_levels):
+        monkeypatch.setattr(module, "_CHUNK", 64)
+    n, sketch = 64 * 300, Moments(((1,),), (1.0,), 1)
+    task, source = Task("t", 1.0, sketch, n_levels=n_levels), Counting(8)
+    answers = task.reports(np.zeros((n, 1)), source).bit
+    assert 2 * source.drawn == n * (3 if n_levels == 2 else 4)
+    share = np.bincount(answers, minlength=n_levels) / n
+    for lag in (1, 64, 128):
+        same = np.mean(answers[lag:] == answers[:-lag])
+        assert abs(same - (share**2).sum()) < 6.0 * np.sqrt(0.25 / n)
+    source = Counting(9)
+    assert task.collect(np.zeros((n, 1)), source).n_people == n
+    assert 2 * source.drawn == n * (3 if n_levels == 2 else 4)
 
 
 def test_an_index_drawn_beforehand():

@@ -8,7 +8,7 @@ from scipy import optimize, special
 
 from dperm.errors import InvalidInput
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.local import Counts, ThetaGridTask
+from dperm.solvers.local import Counts, ThetaGrid, ThetaGridTask
 from dperm.solvers.local.bernstein import BernsteinPolynomial
 
 
@@ -89,3 +89,10 @@ def test_bad_input():
             ThetaGridTask("logistic", 1.0, *bad)
     with pytest.raises(InvalidInput, match="loss"):
         _ = ThetaGridTask("squared", 1.0, 1, 1.0).task
+
+
+@pytest.mark.parametrize("length", [1.0, 1e3, 1e154, 1e155, 1e307])
+def test_long_records_are_scaled_down_however_long(length):
+    sketch = ThetaGrid(((1.0, 0.0), (0.6, -0.8)))
+    values = sketch.values(length * np.array([[1.0, 0.0], [0.6, -0.8]]), np.array([0, 1]))
+    assert values == pytest.approx([np.log1p(np.exp(-1.0))] * 2)

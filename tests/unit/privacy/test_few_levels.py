@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from dperm.errors import InvalidBudget, InvalidInput
+from dperm.errors import InvalidBudget, InvalidInput, Unsupported
 from dperm.privacy import composition
 from dperm.privacy.few_levels import FewLevels, LevelTable
-from dperm.privacy.one_bit import LATTICE
+from dperm.privacy.one_bit import LATTICE, OneBit
+from dperm.privacy.public_noise_bit import PublicNoiseBit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Moments, Parity, Reports, Task
 
@@ -156,3 +158,25 @@ class TestTasks:
         for broken in ({}, {"rows": []}, {"rows": [[]]}):
             with pytest.raises(InvalidInput):
                 Task.from_schema({**schema, "levels": broken})
+
+
+def test_a_table_that_does_not_keep_its_epsilon_is_refused(monkeypatch):
+    """Also where Python leaves out assertions."""
+    monkeypatch.setattr(LevelTable, "keeps", lambda self, epsilon: False)
+    with pytest.raises(Unsupported, match="does not keep"):
+        _ = FewLevels(2.123, 5).table
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda v: OneBit(1.0).report(v, RandomSource(0), 0.0, 1e10),
+        lambda v: FewLevels(2.0, 4).report(v, RandomSource(0), 0.0, 1e10),
+        lambda v: PublicNoiseBit(1.0).report(v, np.zeros(1), RandomSource(0)),
+    ],
+)
+@pytest.mark.parametrize("value", [5e-324, 1e-310, 0.3, 1e308, math.inf, math.nan])
+def test_no_value_raises_where_others_do_not(send, value):
+    """An application that turns numpy's warnings into errors must not learn of a value by one."""
+    with np.errstate(all="raise"):
+        assert send(np.array([value])).size == 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from dperm.errors import InvalidInput
 from dperm.privacy.events import Composed, Gaussian, Repeat
 from dperm.privacy.guarantee import Accounting, Guarantee
 from dperm.privacy.report import PrivacyReport, ReleaseLine, write_whole
@@ -136,8 +138,30 @@ def test_figures_stay_inside_their_frame():
     Page(line_chart([Series("flat", ((0.0, 0.0), (1.0, 0.0)))], title="t", x_label="x", y_label="y"))
 
 
-def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path):
+def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path, monkeypatch):
     (tmp_path / "taken").mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(InvalidInput, match="it is a folder; give the name of a file"):
         write_whole(tmp_path / "taken", "text")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("busy")))
+    with pytest.raises(OSError, match="busy"):
+        write_whole(tmp_path / "free", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("epsilon", [20.5, 699.0, 1e9])
+def test_an_epsilon_that_protects_nobody_is_called_so(epsilon):
+    guarantee = Guarantee(epsilon, 1e-6, "replace-one")
+    assert f"Epsilon {epsilon:.4g}: in practice no protection." in guarantee.sentence()
+    assert "at most" not in guarantee.sentence()
+    page = report_page(replace(report_with(), guarantee=guarantee))
+    assert "in practice not limited" in page
+    assert "raise that suspicion" not in page
+    assert "at most" in Guarantee(20.0, 1e-6, "replace-one").sentence()
+
+
+def test_what_a_fit_warned_of_is_on_the_page_and_in_the_summary():
+    report = report_with(public={"warnings": [f"noise rules {HOSTILE}"]})
+    assert "What to expect" in report_page(report)
+    assert HOSTILE not in report_page(report)
+    assert "Warning: noise rules" in report.summary()
+    assert "What to expect" not in report_page(report_with())

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from dperm.errors import InvalidBudget, InvalidInput, Unsupported
+from dperm.privacy import shuffle
 from dperm.privacy.categories import UnaryEncoding
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.one_bit import LATTICE, OneBit
@@ -35,13 +36,13 @@ def test_the_closed_form():
 
 
 def test_nobody_to_hide_among():
-    bound = Shuffled(OneBit(1.0), 1, "mixer").epsilon(1e-9)
+    bound = Shuffled(OneBit(1.0), 1, "mixer", "us").epsilon(1e-9)
     assert bound.epsilon == pytest.approx(1.0, abs=1e-6)
     assert bound.lower == pytest.approx(1.0, abs=1e-6)
 
 
 def test_delta_falls_and_ends_at_the_reports_own_epsilon():
-    shuffled = Shuffled(OneBit(1.0), 1000, "mixer")
+    shuffled = Shuffled(OneBit(1.0), 1000, "mixer", "us")
     found = [shuffled.delta(epsilon) for epsilon in (0.0, 0.05, 0.1, 0.2, 0.4, 0.9, 1.0, 5.0, 1e6)]
     assert found == sorted(found, reverse=True)
     assert found[-3:] == [0.0] * 3
@@ -49,29 +50,45 @@ def test_delta_falls_and_ends_at_the_reports_own_epsilon():
 
 
 def test_one_statistic_drawn_in_public_is_no_statistic_at_all():
-    hidden, public = (Shuffled(OneBit(1.0), 5000, "mixer", known_shares=s).epsilon(1e-6) for s in (None, (3.0,)))
+    hidden, public = (Shuffled(OneBit(1.0), 5000, "mixer", "us", known_shares=s).epsilon(1e-6) for s in (None, (3.0,)))
     assert public.epsilon == pytest.approx(hidden.epsilon, rel=1e-6)
     assert public.lower == pytest.approx(hidden.lower, rel=1e-6)
 
 
 def test_many_shares_are_bounded_by_a_few():
     n = 1_000_000
-    exact = Shuffled(OneBit(1.0), n, "mixer", known_shares=tuple(range(20, 35))).epsilon(1e-6)
-    binned = Shuffled(OneBit(1.0), n, "mixer", known_shares=tuple(x / 4 for x in range(80, 140))).epsilon(1e-6)
+    exact = Shuffled(OneBit(1.0), n, "mixer", "us", known_shares=tuple(range(20, 35))).epsilon(1e-6)
+    binned = Shuffled(OneBit(1.0), n, "mixer", "us", known_shares=tuple(x / 4 for x in range(80, 140))).epsilon(1e-6)
     assert binned.lower < binned.epsilon
     assert binned.epsilon == pytest.approx(2 * exact.epsilon, rel=0.1)  # four times as many statistics
 
 
+def test_shares_are_rounded_to_the_safe_side(monkeypatch):
+    """Against the exact sum over all shares: bounded from above by fewer to hide among, from below by more."""
+    shares = tuple(float(x) for x in range(1, 13))
+    monkeypatch.setattr(shuffle, "_N_SHARES", len(shares))
+    exact = Shuffled(OneBit(2.0), 3000, "mixer", "us", known_shares=shares)
+    assert len(exact._cells) == len(shares)
+    sums = [(exact.delta(epsilon), exact.lower_delta(epsilon)) for epsilon in (0.1, 0.3, 0.6)]
+    for few in (1, 2, 5):
+        monkeypatch.setattr(shuffle, "_N_SHARES", few)
+        binned = Shuffled(OneBit(2.0), 3000, "mixer", "us", known_shares=shares)
+        assert len(binned._cells) <= few
+        for epsilon, (upper, lower) in zip((0.1, 0.3, 0.6), sums, strict=True):
+            assert binned.delta(epsilon) >= upper
+            assert binned.lower_delta(epsilon) <= lower
+
+
 def test_ten_million_people_take_no_time():
     start = time.perf_counter()
-    Shuffled(OneBit(1.0), 10**7, "mixer").epsilon(1e-9)
+    Shuffled(OneBit(1.0), 10**7, "mixer", "us").epsilon(1e-9)
     assert time.perf_counter() - start < 2.0
 
 
 @pytest.mark.parametrize("shuffler", ["collector", "The Collector", " the collector "])
 def test_the_collector_cannot_shuffle_for_itself(shuffler):
     with pytest.raises(Unsupported, match="no amplification"):
-        Shuffled(OneBit(1.0), 1000, shuffler)
+        Shuffled(OneBit(1.0), 1000, shuffler, "the collector")
     with pytest.raises(Unsupported, match="no amplification"):
         Shuffled(OneBit(1.0), 1000, "Acme", collector="acme")
 
@@ -79,20 +96,25 @@ def test_the_collector_cannot_shuffle_for_itself(shuffler):
 def test_bad_input():
     for shuffler in ("", "  ", None, 3):
         with pytest.raises(InvalidInput, match="shuffler must name"):
-            Shuffled(OneBit(1.0), 1000, shuffler)
+            Shuffled(OneBit(1.0), 1000, shuffler, "the collector")
     for n in (0, 1.5, True, 10**10):
         with pytest.raises(InvalidInput, match="number of people"):
-            Shuffled(OneBit(1.0), n, "mixer")
+            Shuffled(OneBit(1.0), n, "mixer", "us")
     for delta in (0.0, 1.0, math.nan, True, "x"):
         with pytest.raises(InvalidBudget, match="delta"):
-            Shuffled(OneBit(1.0), 1000, "mixer").epsilon(delta)
+            Shuffled(OneBit(1.0), 1000, "mixer", "us").epsilon(delta)
     for shares in ((), (1.0, 0.0), (1.0, math.inf)):
         with pytest.raises(InvalidInput, match="known_shares"):
-            Shuffled(OneBit(1.0), 1000, "mixer", known_shares=shares)
+            Shuffled(OneBit(1.0), 1000, "mixer", "us", known_shares=shares)
+    for epsilon in (math.nan, -1.0, 0.0, math.inf, True, "x"):
+        with pytest.raises(InvalidBudget, match="epsilon of a report"):
+            closed_form_epsilon(epsilon, 10**6, 1e-6)
+    with pytest.raises(TypeError, match="collector"):
+        Shuffled(OneBit(1.0), 1000, "mixer")
     with pytest.raises(InvalidBudget, match="epsilon"):
-        Shuffled(OneBit(1.0), 1000, "mixer").delta(math.nan)
+        Shuffled(OneBit(1.0), 1000, "mixer", "us").delta(math.nan)
     with pytest.raises(Unsupported, match="UnaryEncoding"):
-        Shuffled(UnaryEncoding(1.0, 5), 1000, "mixer")
+        Shuffled(UnaryEncoding(1.0, 5), 1000, "mixer", "us")
 
 
 def test_a_report_whose_blanket_is_too_small_is_refused():
@@ -101,4 +123,4 @@ def test_a_report_whose_blanket_is_too_small_is_refused():
         ratio = (LATTICE // 2, 1)
 
     with pytest.raises(Unsupported, match="too few answers"):
-        Shuffled(Odd(1.0), 1000, "mixer")
+        Shuffled(Odd(1.0), 1000, "mixer", "us")

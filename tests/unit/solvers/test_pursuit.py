@@ -113,13 +113,16 @@ def test_weights_stay_in_their_box(clip):
 
 
 def test_gradients_that_may_be_noise_move_little():
-    assert _shrunk(0.0, 1.0) == 0.0
-    assert _shrunk(0.9, 1.0) == 0.0
-    assert _shrunk(-1.0, 1.0) == 0.0
-    assert _shrunk(2.0, 1.0) == pytest.approx(1.5)
-    assert _shrunk(-2.0, 1.0) == pytest.approx(-1.5)
-    assert _shrunk(2.0, 0.0) == 2.0
-    assert _shrunk(5e-324, 1.0) == 0.0
+    large = 1e9  # than any noise
+    assert _shrunk(0.0, 1.0, large) == 0.0
+    assert _shrunk(0.9, 1.0, large) == 0.0
+    assert _shrunk(-1.0, 1.0, large) == 0.0
+    assert _shrunk(2.0, 1.0, large) == pytest.approx(1.5)
+    assert _shrunk(-2.0, 1.0, large) == pytest.approx(-1.5)
+    assert _shrunk(2.0, 0.0, large) == 2.0
+    assert _shrunk(5e-324, 1.0, large) == 0.0
+    assert _shrunk(2.0, 1.0, 1.0) == pytest.approx(0.75)
+    assert abs(_shrunk(300.0, 100.0, 1.0)) < 0.03
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)

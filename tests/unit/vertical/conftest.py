@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dperm.privacy.ledger import Ledger
+from dperm.solvers.vertical import TASKS
+from dperm.solvers.vertical.programs import Message
+from dperm.vertical.config import read_config
 from dperm.vertical.coordinator import CoordinatorSession
-from dperm.vertical.keys import Identity
+from dperm.vertical.envelope import FIRST, RENEWAL, REPLY, REQUEST, Envelope, error_of, next_digest
+from dperm.vertical.keys import Identity, Trust
+from dperm.vertical.office import PartyOffice, coordinator_desk, spec_of
 from dperm.vertical.party import PartySession
 from dperm.vertical.rehearsal import RehearsalDesk
 from dperm.vertical.simulate import passing_identities
 from dperm.vertical.spec import RunSpec
 from dperm.vertical.transport import InProcess
+from dperm.vertical.wire import encode
 
 PARTIES = ("org-a", "org-b", "org-c")
 
@@ -65,6 +74,162 @@ def stage(tmp_path: Path) -> Any:
         one.start()
         made.append(one)
         return one
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+PAIR = ("org-a", "org-b")
+ROWS = 40
+COMMON = {"epsilon": 1.0, "delta": 1e-6, "loss": "squared", "penalty": "none", "loss_options": {"residual_clip": 2.0}}
+TARGET = {"kind": "number", "low": 0, "high": 1}
+WITHOUT_GUARANTEE = {"exact-admm-sharing", "sgd-over-parties"}
+
+_CONFIG = """
+name = "{name}"
+{address}
+[data]
+file = "table.csv"
+[ledger]
+file = "ledger.db"
+dataset = "people"
+{cap}
+"""
+_COLUMN = '[columns.{name}]\nkind = "number"\nlow = -2\nhigh = 2\n'
+
+
+def options_of(method: str, length: int = 2) -> dict[str, Any]:
+    """Small options of a task."""
+    task = TASKS[method]
+    rounds = "n_steps" if "n_steps" in task.__dataclass_fields__ else "n_rounds"
+    return {**COMMON, "view": task.views[0], rounds: length, **({"n_sketch": 8} if "sketched" in method else {})}
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + "}"
+    return json.dumps(value)
+
+
+class Organisations:
+    """Everybody's folders; sessions can be stopped and started again."""
+
+    def __init__(
+        self,
+        root: Path,
+        method: str = "admm-sharing",
+        options: dict[str, Any] | None = None,
+        secure_sum: bool = True,
+        caps: dict[str, str] | None = None,
+        allow: str = "",
+    ) -> None:
+        self.root, self.names = root, PAIR
+        self.identities = passing_identities([*PAIR, "lab", "ghost"])
+        self.sessions: dict[str, PartySession] = {}
+        self.options = options_of(method) if options is None else options
+        rng = np.random.default_rng(0)
+        caps = {"lab": "", **(caps or dict.fromkeys(PAIR, "" if method in WITHOUT_GUARANTEE else "epsilon = 2.0"))}
+        for name in (*PAIR, "lab"):
+            folder = root / name
+            folder.mkdir(parents=True)
+            columns = ["y"] if name == "lab" else ["u", "v"]
+            rows = rng.uniform(0, 1, (ROWS, len(columns)))
+            lines = [",".join(columns), *(",".join(f"{value:.4f}" for value in row) for row in rows)]
+            (folder / "table.csv").write_text("\n".join(lines) + "\n")
+            address = 'listen = "localhost:0"' if name == "lab" else 'coordinator = "localhost:1"'
+            text = _CONFIG.format(name=name, address=address, cap=caps[name])
+            if name == "lab":
+                text += '[target]\ncolumn = "y"\n' + "".join(f"{k} = {json.dumps(v)}\n" for k, v in TARGET.items())
+                run = {"name": "fit-1", "method": method, "parties": list(PAIR), "secure_sum": secure_sum}
+                text += "[run]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in run.items())
+                text += 'out = "model.json"\n[run.options]\n'
+                text += "".join(f"{key} = {_toml(value)}\n" for key, value in self.options.items())
+            else:
+                insecure = "insecure = true\n" if method in WITHOUT_GUARANTEE else ""
+                methods = json.dumps([*TASKS, "rehearsal", "align"])
+                text += f"[allow]\nmethods = {methods}\nepsilon = 1.0\n{insecure}{allow}\n"
+                text += "".join(_COLUMN.format(name=column) for column in columns)
+            (folder / "config.toml").write_text(text)
+
+    def spec(self) -> RunSpec:
+        return spec_of(read_config(self.root / "lab" / "config.toml"))
+
+    def office(self, name: str, pins: tuple[tuple[str, str], ...] = ()) -> PartyOffice:
+        one = self.identities[name]
+        identity = Identity(name, one._key, one.certificate, Trust(one.trust.authority, pins))
+        return PartyOffice(read_config(self.root / name / "config.toml"), identity)
+
+    def start(self, *names: str) -> None:
+        self.stop(*names)
+        for name in names or PAIR:
+            office = self.office(name)
+            self.sessions[name] = PartySession(self.identities[name], self.root / name / "state" / "runs", office)
+
+    def stop(self, *names: str) -> None:
+        for name in names or PAIR:
+            if name in self.sessions:
+                self.sessions.pop(name).close()
+
+    def coordinate(self, transport: Any = None) -> Any:
+        config = read_config(self.root / "lab" / "config.toml")
+        desk = coordinator_desk(config, self.identities["lab"])
+        session = CoordinatorSession(self.spec(), config.state / "runs", desk)
+        return session.run(transport or self.transport())
+
+    def transport(self, kind: Any = InProcess) -> Any:
+        return kind({name: lambda data, name=name: self.sessions[name].handle(data) for name in PAIR})
+
+    def ledger(self, name: str) -> Ledger:
+        return Ledger(self.root / name / "ledger.db", dataset="people")
+
+    def kinds(self, name: str) -> list[str]:
+        return [entry["kind"] for entry in self.ledger(name).entries()]
+
+    def cheat(self, party: str = "org-a") -> Coordinator:
+        return Coordinator(self, party)
+
+
+class Coordinator:
+    """Says to one party whatever it likes."""
+
+    def __init__(self, org: Organisations, party: str) -> None:
+        self.org, self.run, self.party = org, "fit-1", party
+        self.step, self.state = 0, FIRST
+        self.nonces: dict[str, bytes] = {}
+
+    def ask(self, message: Message, attempt: int = 0) -> Message:
+        """Ask for the next step; a refusal is raised."""
+        nonces = b"".join(self.nonces.get(name, bytes(16)) for name in PAIR)
+        where = (self.run, self.party, self.step, attempt, self.state)
+        asked = Envelope(REQUEST, *where, encode(message), None, nonces)
+        said = self.org.sessions[self.party].answer(asked)
+        if said.kind == RENEWAL:
+            self.nonces[self.party] = said.nonces
+            return self.ask(message, attempt + 1)
+        if said.kind != REPLY:
+            raise error_of(said)
+        self.nonces[self.party] = said.nonces or self.nonces.get(self.party, bytes(16))
+        reply = said.message()
+        self.state = next_digest(self.state, self.step, asked.content, reply)
+        self.step += 1
+        return reply
+
+    def begin(self, spec: RunSpec) -> None:
+        joined = self.ask(Message("join", {"spec": spec.to_array()}))
+        facts = spec.with_facts(dict.fromkeys(spec.parties, joined.facts))
+        self.ask(Message("check", {"spec": facts.to_array()}))
+        self.ask(Message("start"))
+
+
+@pytest.fixture
+def organisations(tmp_path: Path) -> Any:
+    made: list[Organisations] = []
+
+    def make(method: str = "admm-sharing", **settings: Any) -> Organisations:
+        made.append(Organisations(tmp_path / f"organisations-{len(made)}", method, **settings))
+        made[-1].start()
+        return made[-1]
 
     yield make
     for one in made:

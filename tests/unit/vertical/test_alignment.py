@@ -121,8 +121,22 @@ def test_identifiers_that_cannot_be_used():
         clean_identifiers([])
     with pytest.warns(DpermWarning, match="try them all"):
         clean_identifiers(["123456", "654321"])
-    one, other = (clean_identifiers([name + "0123456789abcdef"]) for name in ("caf\u0065\u0301", "caf\u00e9"))
+    long = [f"{n * 0x9E3779B97F4A7C15 % 2**64:016x}" for n in range(1, 50)]
+    one, other = (clean_identifiers([name + end for end in long]) for name in ("caf\u0065\u0301", "caf\u00e9"))
     assert one == other
+
+
+@pytest.mark.parametrize(
+    "few",
+    [
+        [f"person-number-{i:06d}" for i in range(400)],
+        [f"{i}@people.example.org" for i in range(400)],
+        [f"{1900 + i % 100}-01-{i % 28 + 1:02d}T00:00:00Z" for i in range(28)],
+    ],
+)
+def test_what_all_identifiers_share_makes_them_no_harder_to_guess(few):
+    with pytest.warns(DpermWarning, match="try them all"):
+        clean_identifiers(few)
 
 
 def test_a_party_without_identifiers_says_so(tmp_path):
@@ -136,15 +150,21 @@ def test_alignment_needs_two():
 
 
 def test_order_files(tmp_path):
-    path = write_order(tmp_path / "order.json", np.array([2, 0]), "al")
-    assert read_order(path, 3).tolist() == [2, 0]
-    with pytest.raises(InvalidData, match="another table"):
-        read_order(path, 2)
+    people = ["p7", "p3", "p5"]
+    path = write_order(tmp_path / "order.json", np.array([2, 0]), "al", people)
+    order = read_order(path, people)
+    assert order.rows.tolist() == [2, 0]
+    assert order.run == "al"
+    # rows in another order, rows added, one person replaced, and values that only look the same when joined
+    for other in (people[::-1], [*people, "p9"], people[:2], ["p7", "p3", "p6"], ["p", "7p3", "p5"]):
+        with pytest.raises(InvalidData, match="another table"):
+            read_order(path, other)
     with pytest.raises(InvalidInput, match="align"):
-        read_order(tmp_path / "none.json", 3)
-    (tmp_path / "junk.json").write_text("{}")
-    with pytest.raises(InvalidInput, match="not an order file"):
-        read_order(tmp_path / "junk.json", 3)
+        read_order(tmp_path / "none.json", people)
+    for junk in ("{}", "[]", '{"format": "dperm order 1", "run": "al", "rows": [0]}', "["):
+        (tmp_path / "junk.json").write_text(junk)
+        with pytest.raises(InvalidInput, match="not an order file"):
+            read_order(tmp_path / "junk.json", people)
 
 
 def test_numbers_as_identifiers_keep_their_digits(tmp_path):

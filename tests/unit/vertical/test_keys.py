@@ -5,8 +5,12 @@ from __future__ import annotations
 import stat
 
 import pytest
+from click.testing import CliRunner
 
+from dperm.cli.vertical_keys import keys
 from dperm.errors import InvalidInput, ProtocolError
+from dperm.solvers.vertical.programs import Message
+from dperm.vertical.alignment import AlignParty
 from dperm.vertical.keys import (
     Identity,
     create_authority,
@@ -15,9 +19,10 @@ from dperm.vertical.keys import (
     install,
     read_certificate,
     revoke,
-    revoked_serials,
     sign_request,
 )
+from dperm.vertical.revocation import RevocationList, revoked_serials
+from dperm.vertical.secure_sum import MaskKey
 
 
 @pytest.fixture
@@ -48,7 +53,7 @@ def test_renewal_keeps_the_old_key_until_the_new_certificate_is_there(authority)
     before = Identity.load(folder, "org-a")
     create_request(folder, "org-a", renew=True)
     assert fingerprint(Identity.load(folder, "org-a").certificate) == fingerprint(before.certificate)
-    _, path = sign_request(authority, folder / "org-a.csr")
+    _, path = sign_request(authority, folder / "org-a.csr", renew=True)
     install(folder, path, authority / "ca.crt")
     after = Identity.load(folder, "org-a")
     assert fingerprint(after.certificate) != fingerprint(before.certificate)
@@ -66,6 +71,66 @@ def test_revocation_is_signed_and_adds_up(authority):
     create_authority(authority.parent / "other")
     with pytest.raises(InvalidInput, match="not signed by the authority"):
         revoked_serials(path, read_certificate(authority.parent / "other" / "ca.crt"))
+
+
+def test_a_list_that_is_missing_or_damaged_never_lets_anybody_back_in(authority, tmp_path):
+    folder, path = _member(authority, "org-a"), authority / "revoked.pem"
+    ca, mine = read_certificate(authority / "ca.crt"), read_certificate(folder / "org-a.crt")
+    with pytest.raises(InvalidInput, match="no revocation list"):
+        RevocationList(authority / "revokd.pem", ca)
+    with pytest.raises(InvalidInput, match="no revocation list"):
+        Identity.load(folder, "org-a", revoked=authority / "revokd.pem")
+    said = []
+    kept = RevocationList(path, ca, said.append)
+    assert kept.serials() == frozenset()
+    revoke(authority, mine)
+    assert kept.serials() == {mine.serial_number}
+    whole = path.read_bytes()
+    create_authority(tmp_path / "other")
+    for change in (whole[:50], b"", None, (tmp_path / "other" / "revoked.pem").read_bytes()):
+        path.unlink(missing_ok=True)
+        if change is not None:
+            path.write_bytes(change)
+        assert kept.serials() == {mine.serial_number}
+        assert kept.serials() == {mine.serial_number}
+    assert len(said) == 4
+    assert all("stays in force" in sentence for sentence in said)
+    path.unlink()
+    with pytest.raises(InvalidInput, match="no revocation list"):
+        revoke(authority, mine)  # a new list would forget the others
+
+
+def test_signatures_by_a_revoked_key_are_refused_where_there_is_a_list(authority):
+    a, b = _member(authority, "org-a"), _member(authority, "org-b")
+    signer = Identity.load(b, "org-b")
+    key = MaskKey().signed("run", signer)
+    knows = Identity.load(a, "org-a", revoked=authority / "revoked.pem")
+    key.check("run", knows.trust)
+    revoke(authority, signer.certificate)
+    with pytest.raises(ProtocolError, match="org-b was revoked"):
+        key.check("run", knows.trust)
+    party, people = AlignParty("r", ("org-b", "org-a"), knows, [b"one"]), [b"one", b"two"]
+    party.answer(Message("multiply", {}, {"owner": "org-a"}))
+    first = AlignParty("r", ("org-b", "org-a"), signer, people).answer(Message("multiply", {}, {"owner": "org-b"}))
+    with pytest.raises(ProtocolError, match="org-b was revoked"):
+        party.answer(Message("multiply", first.arrays, {"owner": "org-b"}))
+    with pytest.raises(ProtocolError, match="was revoked"):
+        Identity.load(b, "org-b", revoked=authority / "revoked.pem")
+
+
+def test_a_second_certificate_for_a_name_is_signed_only_on_purpose(authority, tmp_path):
+    folder = _member(authority, "org-a")
+    before = read_certificate(folder / "org-a.crt")
+    create_request(tmp_path / "mallory", "org-a")
+    with pytest.raises(InvalidInput, match=rf"{fingerprint(before)} already.*--renew"):
+        sign_request(authority, tmp_path / "mallory" / "org-a.csr")
+    assert read_certificate(authority / "issued" / "org-a.crt") == before
+    asked = [str(authority), str(tmp_path / "mallory" / "org-a.csr")]
+    assert isinstance(CliRunner().invoke(keys, ["sign", *asked]).exception, InvalidInput)
+    assert CliRunner().invoke(keys, ["sign", *asked, "--renew"]).exit_code == 0
+    made = read_certificate(authority / "issued" / "org-a.crt")
+    assert fingerprint(made) != fingerprint(before)
+    assert read_certificate(authority / "issued" / f"org-a.{before.serial_number:x}.crt") == before
 
 
 def test_what_cannot_be_used_is_said(authority, tmp_path):

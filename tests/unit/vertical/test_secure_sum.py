@@ -14,6 +14,7 @@ from dperm.vertical.secure_sum import Masker, MaskKey, total
 from dperm.vertical.simulate import passing_identities
 
 NAMES = ["a", "b", "c", "d"]
+NONCES = {name: bytes([i]) * 16 for i, name in enumerate(NAMES)}
 
 
 def _maskers(run="r"):
@@ -31,7 +32,7 @@ def _reply(rng, n=1000):
 def test_totals_are_exact_and_summands_hidden():
     rng = np.random.default_rng(0)
     maskers, replies = _maskers(), {name: _reply(rng) for name in NAMES}
-    masked = {name: maskers[name].mask(replies[name], 3, 0) for name in NAMES}
+    masked = {name: maskers[name].mask(replies[name], 3, 0, NONCES) for name in NAMES}
     plain, hidden = total(replies.values()), total(masked.values())
     for name in ("u", "v"):
         assert plain[name].dtype == np.int64
@@ -47,18 +48,20 @@ def test_totals_are_exact_and_summands_hidden():
         assert abs(bits.mean() - 0.5) < 0.01
 
 
-def test_masks_differ_by_step_attempt_and_run():
+def test_masks_differ_by_step_attempt_and_nonces():
     rng = np.random.default_rng(1)
     maskers, reply = _maskers(), _reply(rng)
-    sent = [maskers["a"].mask(reply, step, attempt).arrays["u"] for step, attempt in ((1, 0), (1, 1), (2, 0))]
-    assert all((sent[i] != sent[j]).all() for i in range(3) for j in range(i))
-    np.testing.assert_array_equal(maskers["a"].mask(reply, 1, 0).arrays["u"], sent[0])
+    mine, theirs = {**NONCES, "a": bytes(16)[:-1] + b"x"}, {**NONCES, "b": bytes(16)[:-1] + b"x"}
+    cases = ((1, 0, NONCES), (1, 1, NONCES), (2, 0, NONCES), (1, 0, mine), (1, 0, theirs))
+    sent = [maskers["a"].mask(reply, *case).arrays["u"] for case in cases]
+    assert all((sent[i] != sent[j]).all() for i in range(len(cases)) for j in range(i))
+    np.testing.assert_array_equal(maskers["a"].mask(reply, 1, 0, NONCES).arrays["u"], sent[0])
 
 
 def test_a_mix_of_attempts_does_not_cancel():
     rng = np.random.default_rng(2)
     maskers, replies = _maskers(), {name: _reply(rng) for name in NAMES}
-    mixed = [maskers[name].mask(replies[name], 1, int(name == "a")) for name in NAMES]
+    mixed = [maskers[name].mask(replies[name], 1, int(name == "a"), NONCES) for name in NAMES]
     assert (total(mixed)["u"] != total(replies.values())["u"]).any()
 
 

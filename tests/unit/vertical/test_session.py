@@ -214,13 +214,13 @@ def test_a_party_resumes_after_dying_before_or_after_it_stored_its_reply(stage, 
     s, died = stage(), []
     save = RunFolder.save
 
-    def dying_save(self, record):
+    def dying_save(self, record, **how):
         mine = self.path.parent.name == "org-b" and record.facts["step"] == step and not died
         if mine:
             died.append(moment)
         if mine and moment == "before":
             raise Crash
-        save(self, record)
+        save(self, record, **how)
         if mine:
             raise Crash
 
@@ -245,15 +245,15 @@ def test_the_whole_plan_is_reserved_once_and_settled_once_whatever_dies(stage, t
     s, died = stage(desk=lambda name: ChargedDesk(name, books[name])), set()
     save = RunFolder.save
 
-    def dying_save(self, record):
+    def dying_save(self, record, **how):
         key = (self.path.parent.name, record.facts["step"])
         fresh = key[0] != "lab" and key not in died
         died.add(key)
         if fresh and record.facts["step"] % 2 == 0:
-            save(self, record)
+            save(self, record, **how)
         if fresh:
             raise Crash
-        save(self, record)
+        save(self, record, **how)
 
     monkeypatch.setattr(RunFolder, "save", dying_save)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import grpc
 import pytest
@@ -140,6 +142,67 @@ def _raw(keys, hub, name, *frames):
             return next(answers), None
         except grpc.RpcError as error:
             return None, error
+
+
+def test_silent_streams_hold_nobody_up(keys, tmp_path, monkeypatch):
+    """Seventy streams of one party without a greeting: others connect at once, and so does the party itself."""
+    monkeypatch.setattr("dperm.vertical.grpc_hub._GREETING_SECONDS", 1.0)
+    hub, errors, calls = _hub(keys), {}, []
+    key, certificate, authority = Identity.load(keys / "thief", "thief").pem()
+    credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+    silence = threading.Event()
+
+    def nothing():
+        silence.wait()
+        yield from ()
+
+    with grpc.secure_channel(f"127.0.0.1:{hub.port}", credentials, options=CHANNEL_OPTIONS) as channel:
+        join = channel.stream_stream(f"/{SERVICE}/Join")
+        calls = [join(nothing()) for _ in range(70)]
+        spec = RunSpec("trial", "rehearsal", (*PARTIES, "thief"), {"rows": 5, "rounds": 1})
+        links = [_link(keys, hub, name, tmp_path, errors) for name in spec.parties]
+        session = CoordinatorSession(spec, tmp_path / "lab", RehearsalDesk(), patience=15)
+        session.run(hub.transport("trial", spec.parties))
+        for _, thread in links:
+            thread.join(20)
+        ends = time.monotonic() + 5.0
+        while any(call.is_active() for call in calls) and time.monotonic() < ends:
+            time.sleep(0.05)
+        assert not any(call.is_active() for call in calls)
+        silence.set()
+    hub.close()
+    assert errors == {}
+
+
+def test_a_list_that_is_lost_while_the_hub_runs_lets_nobody_back_in(keys, tmp_path):
+    shutil.copytree(keys / "ca", tmp_path / "ca")
+    listed, said, errors = tmp_path / "ca" / "revoked.pem", [], {}
+    revoke(tmp_path / "ca", Identity.load(keys / "thief", "thief").certificate)
+    hub = _hub(keys, revoked=listed, tell=said.append)
+    listed.write_text("junk")
+    _, thread = _link(keys, hub, "thief", tmp_path, errors)
+    thread.join(20)
+    hub.close()
+    assert "was revoked" in str(errors["thief"])
+    assert len(said) == 1
+    with pytest.raises(InvalidInput, match="not a revocation list"):
+        _hub(keys, revoked=listed)
+
+
+def test_the_certificate_is_replaced_only_when_it_was_renewed(keys, tmp_path):
+    """Parties that connect at the same moment must not have the server's TLS context exchanged under them."""
+    hub = _hub(keys)
+    assert hub._certificates() is None
+    shutil.copytree(keys / "ca", tmp_path / "ca")
+    create_request(tmp_path / "new", "simulator_server")
+    _, path = sign_request(tmp_path / "ca", tmp_path / "new" / "simulator_server.csr", ["127.0.0.1"], renew=True)
+    install(tmp_path / "new", path, keys / "ca" / "ca.crt")
+    hub._load = lambda: Identity.load(tmp_path / "new", "simulator_server")
+    hello = b"\x00" + json.dumps({"versions": [1]}).encode()
+    assert _raw(keys, hub, "site-1", hello)[1] is None
+    assert hub._pem == hub._load().pem()
+    assert hub._certificates() is None
+    hub.close()
 
 
 def test_version_negotiation_and_health(keys):

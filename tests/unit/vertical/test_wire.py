@@ -11,6 +11,7 @@ from dperm.errors import InvalidInput, ProtocolError
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.envelope import FIRST, REPLY, REQUEST, Envelope, checked_name, error_of, next_digest, refusal
 from dperm.vertical.frames import CHUNK_BYTES, Assembly, chunks, read_note
+from dperm.vertical.spec import RunSpec
 from dperm.vertical.wire import decode, digest, encode, encoded_size
 
 _NAMES = st.text(min_size=1, max_size=8)
@@ -162,6 +163,14 @@ def test_chunks_that_are_lost_swapped_damaged_or_too_many_are_refused():
         Assembly().add(small + b"x")
     with pytest.raises(ProtocolError, match="greeting"):
         read_note(b"\x00not json")
+
+
+def test_json_nested_by_the_thousand_is_refused():
+    for deep in (b"[" * 4000, b'{"a":' * 800):
+        with pytest.raises(ProtocolError, match="cannot be read"):
+            read_note(b"\x03" + deep)
+        with pytest.raises(ProtocolError, match="cannot be read"):
+            RunSpec.from_array(np.frombuffer(deep * 30, np.uint8))
 
 
 def test_replies_have_their_own_kind():

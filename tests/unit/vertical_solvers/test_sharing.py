@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
+from dperm.data.facts import Facts
 from dperm.data.party import Inbox, PartyData
 from dperm.errors import InvalidInput, PlanViolation, Unsupported
 from dperm.objective import L1, L2, ElasticNet, Huber, L1Ball, Logistic, NoPenalty, Objective, SmoothedHinge, Squared
@@ -19,6 +20,7 @@ from dperm.queries.sharing import RESIDUAL, BlockMinimiser
 from dperm.solvers.vertical import TASKS, AdmmSharing, BlocksOverParties, ExactSharing, Message, TranscriptSharing
 from dperm.solvers.vertical.nonconvex import SigmoidLoss
 from dperm.solvers.vertical.runner import run_in_process
+from dperm.solvers.vertical.task import MOST_ROUNDS
 from dperm.testing.solvers import _trusted_optimum
 from dperm.testing.vertical import VERTICAL_EXAMPLES, facts_of, run_vertical, vertical_problem
 
@@ -251,3 +253,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged():
     with pytest.raises(PlanViolation, match="after the last round"):
         party.answer(Message("residual", {"residual": np.zeros(60)}))
     scope.settle()
+
+
+@pytest.mark.parametrize("n_rounds", [3, 7, 8, 9])
+@pytest.mark.parametrize("cls", [AdmmSharing, BlocksOverParties])
+def test_releases_are_counted_without_going_through_the_rounds(cls, n_rounds):
+    facts = Facts(n=50, n_features=2, d=2, value_bound=1.0, row_bound=1.0)
+    task = cls(Objective(Logistic()), dict.fromkeys(("a", "b", "c"), facts), Budget(1.0, 1e-6), n_rounds=n_rounds)
+    for name in task.parties:
+        assert task.releases_of(name) == sum(name in task.movers(t) for t in range(n_rounds))
+    long = replace(task, n_rounds=MOST_ROUNDS)
+    assert sum(r.count for r in long.plan().releases) == MOST_ROUNDS * (3 if cls is AdmmSharing else 1)
+    with pytest.raises(InvalidInput, match="at most 1000000"):
+        replace(task, n_rounds=MOST_ROUNDS + 1)

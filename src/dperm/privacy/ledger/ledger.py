@@ -180,6 +180,7 @@ class Ledger:
         neighbours: str | Neighbours,
         purpose: str = "",
         fingerprint: str | None = None,
+        requested: Budget | None = None,
     ) -> Reservation:
         """Charge a plan, in one committed transaction, before anything of it leaves.
 
@@ -193,6 +194,8 @@ class Ledger:
             A few words for whoever reads the ledger; they are exported.
         fingerprint
             Of the data, from :meth:`fingerprint`. Data known under another name are charged there.
+        requested
+            The budget that the plan was made for, shown beside it; what is charged comes from ``event`` alone.
 
         Raises
         ------
@@ -201,14 +204,19 @@ class Ledger:
         Unsupported
             The event has no proof under the ledger's neighbours.
         """
-        return self._handle(self._journal.write(self._decision(event, neighbours, purpose, fingerprint)))
+        return self._handle(self._journal.write(self._decision(event, neighbours, purpose, fingerprint, requested)))
 
-    def check(self, event: Event, neighbours: str | Neighbours) -> None:
+    def check(self, event: Event, neighbours: str | Neighbours, fingerprint: str | None = None) -> None:
         """Refuse what :meth:`reserve` would refuse now, and write nothing; another process may still be faster."""
-        self._journal.look(self._decision(event, neighbours, "", None))
+        self._journal.look(self._decision(event, neighbours, "", fingerprint))
 
     def _decision(
-        self, event: Event, neighbours: str | Neighbours, purpose: str, fingerprint: str | None
+        self,
+        event: Event,
+        neighbours: str | Neighbours,
+        purpose: str,
+        fingerprint: str | None,
+        requested: Budget | None = None,
     ) -> Callable[[State], tuple[list[Payload], Reserved]]:
         stated = Neighbours.parse(neighbours)
         event = as_stored(event)
@@ -228,7 +236,7 @@ class Ledger:
                 )
             cost = None if account.cap is None else admit(account.cap, charged, account.charged())
             made = Reserved(uuid.uuid4().hex, name, event, charged, stated, str(purpose), cost, unbounded, now())
-            rows = [reserve_row(made)]
+            rows = [reserve_row(made, requested)]
             if fingerprint is not None and owner is None:
                 rows.insert(0, alias_row(name, str(fingerprint), made.time))
             if name != self._dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import itertools
 import json
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 
 from dperm.errors import BudgetRefused, InvalidInput, LedgerError, PlanViolation
 from dperm.privacy import composition
+from dperm.privacy.budget import Budget
 from dperm.privacy.events import Event, event_from_dict, event_to_dict
 from dperm.privacy.ledger import chain
 from dperm.privacy.ledger.cap import Cap, charge, see_who_spent
@@ -54,8 +56,8 @@ def as_stored(event: Event) -> Event:
     return event_from_dict(json.loads(chain.canonical(event_to_dict(event))))
 
 
-def reserve_row(made: Reserved) -> Payload:
-    """Row of a reservation."""
+def reserve_row(made: Reserved, requested: Budget | None) -> Payload:
+    """Row of a reservation; who made it, and for which budget, is for people and changes no figure."""
     return {
         "kind": "reserve",
         "id": made.id,
@@ -63,12 +65,22 @@ def reserve_row(made: Reserved) -> Payload:
         "event": event_to_dict(made.event),
         "neighbours": str(made.neighbours),
         "purpose": made.purpose,
+        "by": _user(),
+        "requested": None if requested is None else {"epsilon": requested.epsilon, "delta": requested.delta},
         "charge": made.charge.amount if made.charge else None,
         "delta": made.charge.delta if made.charge else None,
         "closes": made.charge.closes if made.charge else False,
         "unbounded": made.unbounded,
         "time": made.time,
     }
+
+
+def _user() -> str:
+    """Name under which somebody is logged in, as the machine tells it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "unknown"
 
 
 def _carried(cap: Cap, account: Account) -> Payload:

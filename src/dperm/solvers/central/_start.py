@@ -31,6 +31,8 @@ _OFFSET = 0.2
 _IMBALANCE = 0.15
 #: noise of a share, or of a mean in ranges, from which a plan says that the best constant itself is unsure
 _UNSURE = 0.04
+#: noise of a mean, in ranges, up to which its being next to the end of the range says something
+_SURE = 0.02
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,16 @@ class Start:
             return ()
         return (f"noise rules: {known}, so that the model will be shrunk towards predicting nothing and may miss it",)
 
-    def release(self, loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> tuple[Any, float]:
-        """Return the best constant prediction (None without an intercept) and the typical size of a slope there."""
-        facts, constant = holder.facts, None
-        if facts.d > facts.n_features:
-            several = loss.n_outputs > 1
-            constant = self._shares(loss, holder, calibrated) if several else self._mean(loss, holder, calibrated)
+    def release(self, loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> tuple[Any, float, tuple[str, ...]]:
+        """Return the best constant (None without an intercept), the typical size of a slope there, and notes.
+
+        Notes say, from the released mean alone, that a target may lie outside its range.
+        """
+        facts, constant, notes = holder.facts, None, list[str]()
+        if facts.d > facts.n_features and loss.n_outputs > 1:
+            constant = self._shares(loss, holder, calibrated)
+        elif facts.d > facts.n_features:
+            constant = self._mean(loss, holder, calibrated, notes)
         typical = recipe_for(loss).slope
         if typical is None:
             query = TargetDeviation(0.0 if constant is None else float(constant))
@@ -80,7 +86,7 @@ class Start:
             largest = query.largest(facts)
             mean = float(holder.release(query, mechanism)[0]) / facts.n + 0.5 * largest
             typical = min(max(mean, 0.01 * largest), largest)
-        return constant, typical * math.sqrt(2.0 if loss.n_outputs > 1 else 1.0)
+        return constant, typical * math.sqrt(2.0 if loss.n_outputs > 1 else 1.0), tuple(notes)
 
     @staticmethod
     def _shares(loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> FloatArray:
@@ -92,7 +98,7 @@ class Start:
         return logs - logs.mean()
 
     @staticmethod
-    def _mean(loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> float:
+    def _mean(loss: Loss, holder: DataHolder, calibrated: CalibratedPlan, notes: list[str]) -> float:
         facts, query = holder.facts, TargetMoment()
         mechanism = GaussianNoise(calibrated.noise_multiplier(TargetMoment.name))
         noise = mechanism.noise_multiplier * query.sensitivity(facts, holder.neighbours) / facts.n
@@ -100,6 +106,12 @@ class Start:
         half = 0.5 * (facts.target_high - facts.target_low)
         mean = float(holder.release(query, mechanism)[0]) / facts.n + middle
         if loss.task == "regression":
+            if noise < 2.0 * half * _SURE and abs(mean - middle) > half - 2.0 * noise:
+                end = "upper" if mean > middle else "lower"
+                notes.append(
+                    f"the mean of the target lies at the {end} end of its declared range: most of the target may lie "
+                    "outside, and no prediction goes there"
+                )
             pulled = float(_pulled(mean, middle, noise, _OFFSET * half))
             return min(max(pulled, facts.target_low), facts.target_high)
         edge = min(0.25, 3.0 / facts.n)

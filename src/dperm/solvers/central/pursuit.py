@@ -2,8 +2,8 @@
 
 As :mod:`~dperm.solvers.central.greedy`, but started at the best constant, with a person's product of slope and value
 clipped at a few typical ones (for regression from a released deviation of the target), and with every released
-gradient u of noise s multiplied by max(0, 1 - (s / u)^2), so that a column that was chosen by chance moves little
-(the positive-part rule of James & Stein).
+gradient u of noise s multiplied by max(0, 1 - (s / u)^2) g^2 / (g^2 + s^2), so that a column that was chosen by chance
+moves little (the positive-part rule of James & Stein, and gradients of usual size g).
 
 **Guarantee.** Released to whoever sees the model or any step: the target's mean, for regression its mean deviation,
 ``n_steps`` chosen coordinates and as many noisy gradient sums of one coordinate. Everything but the clip, which uses
@@ -34,6 +34,9 @@ from dperm.solvers.central._start import Start
 from dperm.solvers.central.blocks import coordinate_smoothness
 
 __all__ = ["SparsePursuit"]
+
+#: size of the gradient of a column that matters, in limits of one person's product
+_TRUE_GRADIENT = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class SparsePursuit(Solver):
     ) -> Solution:
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
-        constant, typical = self._start.release(loss, holder, calibrated)
+        constant, typical, notes = self._start.release(loss, holder, calibrated)
         smoothness = coordinate_smoothness(objective, facts) * (recipe_for(loss).bend / loss.curvature_bound)
         limit = min(self.clip * typical * facts.spread, loss.slope_bound * facts.value_bound)
         choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
@@ -119,7 +122,7 @@ class SparsePursuit(Solver):
             weights = SparseWeights(facts.d, dict(entries), box)
             j = int(holder.release(replace(query, weights=weights), choose))
             released = holder.release(GradientCoordinate(loss, weights, limit, (j,)), measure)
-            gradient = _shrunk(float(released[0]) / facts.n, noise)
+            gradient = _shrunk(float(released[0]) / facts.n, noise, _TRUE_GRADIENT * limit)
             free = SeparablePenalty() if j in objective.unpenalised else penalty
             length = 1.0 / (float(smoothness[j]) + free.l2)
             weight = entries.get(j, 0.0)
@@ -130,7 +133,7 @@ class SparsePursuit(Solver):
                 del entries[j]
             if progress is not None:
                 progress(t + 1, self.n_steps)
-        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
+        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
 
     def forecast(
         self,
@@ -159,5 +162,11 @@ class SparsePursuit(Solver):
         )
 
 
-def _shrunk(value: float, noise: float) -> float:
-    return value * max(0.0, 1.0 - (noise / value) ** 2) if value else 0.0
+def _shrunk(value: float, noise: float, usual: float) -> float:
+    """Shrink a noisy gradient twice: by what exceeds its noise, and as if true gradients were of the ``usual`` size.
+
+    The second bounds what a wild draw does where noise is far above anything that a gradient can be.
+    """
+    if not value:
+        return 0.0
+    return value * max(0.0, 1.0 - (noise / value) ** 2) * usual**2 / (usual**2 + noise**2)

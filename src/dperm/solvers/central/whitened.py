@@ -126,7 +126,7 @@ class WhitenedDescent(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
-        constant, typical = self._start.release(loss, holder, calibrated)
+        constant, typical, notes = self._start.release(loss, holder, calibrated)
         start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
         if constant is not None:
             start[-1] = constant / facts.intercept_height
@@ -162,7 +162,7 @@ class WhitenedDescent(Solver):
             parts = metric.seen * variances * (noise**2 + chance * metric.seen)
             energy = float(metric.seen @ (v * v).reshape(facts.d, -1).sum(axis=1))
             v = v * recipe.kept(parts, loss.n_outputs, energy)
-        return Solution(start + metric.rows.matrix @ v, self.n_steps)
+        return Solution(start + metric.rows.matrix @ v, self.n_steps, notes)
 
     def _steps(
         self, metric: Metric, mechanism: GaussianNoise, holder: DataHolder, recipe: Recipe, n_outputs: int
@@ -179,17 +179,29 @@ class WhitenedDescent(Solver):
         longest = facts.block_bound(facts.n_features)
         mechanism = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
         mean = float(holder.release(RowLengths(longest), mechanism)[0]) / facts.n + 0.5 * longest
-        length = min(max(mean, 0.1 * longest), longest)
-        heights = np.ones(facts.d)
-        if facts.d > facts.n_features:
-            heights[-1] = height * length / facts.intercept_height
-            length *= math.hypot(1.0, height)
-        query = MappedSecondMoment(length, RowMap(np.diag(heights), facts.grids))
+        query, heights, length = _moments(facts, min(max(mean, 0.1 * longest), longest), height)
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedSecondMoment.name))
         sensitivity = query.sensitivity(facts, holder.neighbours)
         noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
         moments = unpack_symmetric(holder.release(query, mechanism), facts.d) / facts.n
         return Metric.of(moments, heights, noise, length, facts.grids)
+
+    def _least_seen(self, facts: Facts, calibrated: CalibratedPlan, neighbours: Neighbours, recipe: Recipe) -> float:
+        """Standard deviation, in ranges, of a column of which half is learnt in all steps; public.
+
+        A column whose second moment is below the floor of the metric is mapped as if it had that of the floor, so it
+        is learnt more slowly in the same proportion.
+        """
+        rows = min(facts.spread * math.sqrt(facts.n_features), facts.block_bound(facts.n_features))
+        query, *_ = _moments(facts, rows, recipe.mixed(recipe.heights, self.dominance))
+        noise = calibrated.noise_multiplier(MappedSecondMoment.name) * query.sensitivity(facts, neighbours) / facts.n
+        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(MappedGradient.name)
+        resolution = facts.n * mu / (neighbours.records_apart * facts.d)
+        time = recipe.total_time(self.dominance, 1.0, resolution)
+        first = recipe.first_step(self.dominance, time, self.n_steps, self.momentum)
+        lasting = first * float(recipe.decay(self.dominance, self.n_steps).sum()) / (1.0 - self.momentum)
+        slow = math.log(2.0) / (recipe.curvature * min(1.0, recipe.clip(self.dominance)) * lasting)
+        return math.sqrt(noise * math.sqrt(2.0 * facts.d) * slow) / (2.0 * facts.value_bound)
 
     def forecast(
         self,
@@ -203,6 +215,7 @@ class WhitenedDescent(Solver):
         recipe = recipe_for(objective.loss)
         square = 1.0 if recipe.slope is None else recipe.slope**2
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
+        least = self._least_seen(facts, calibrated, neighbours, recipe)
         return Forecast(
             excess=expected_noise(objective.loss, facts, mu, neighbours),
             null_excess=recipe.explained * square,
@@ -210,7 +223,18 @@ class WhitenedDescent(Solver):
             assumes=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
                 "rows are about as long as one another, and the metric is seen",
+                f"columns whose standard deviation is below about {min(least, 1.0):.1%} of their range are lost",
                 f"weights can explain about {recipe.explained * square:.2g} of a constant's loss",
             ),
             doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
+            least_seen=least,
         )
+
+
+def _moments(facts: Facts, length: float, height: float) -> tuple[MappedSecondMoment, FloatArray, float]:
+    """Return the query of second moments for rows of this length, the heights of its columns and its clip."""
+    heights = np.ones(facts.d)
+    if facts.d > facts.n_features:
+        heights[-1] = height * length / facts.intercept_height
+        length *= math.hypot(1.0, height)
+    return MappedSecondMoment(length, RowMap(np.diag(heights), facts.grids)), heights, length

@@ -6,8 +6,10 @@ are needed as there are weights, and no polynomial stands for the loss. Proof: `
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -17,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.one_bit import uniform32
+from dperm.privacy.few_levels import FewLevels
+from dperm.privacy.one_bit import OneBit, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.linear_models import LinearTask
@@ -129,13 +132,18 @@ class GradientCoordinates(Sketch):
 
 @dataclass(frozen=True)
 class DescentState:
-    """Where a descent stands: public, a function of what earlier groups reported."""
+    """Where a descent stands: public, a function of what earlier groups reported.
+
+    ``descent`` is its digest; ``secure`` is False if a seeded source made some of the reports.
+    """
 
     round: int
     weights: tuple[float, ...]
     total: tuple[float, ...]
     delay: float = 1.0
     n_people: int = 0
+    descent: str = ""
+    secure: bool = True
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,8 @@ class LocalDescent:
         2 for one bit per person, or 3 to 16 levels.
     inputs : dict, optional
         How a record comes from what a person knows; part of every task.
+    version, window :
+        Those of every task.
     """
 
     loss: str
@@ -185,6 +195,8 @@ class LocalDescent:
     name: str = "descent"
     n_levels: int = 2
     inputs: dict[str, Any] | None = None
+    version: int = 1
+    window: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.radius < math.inf:
@@ -196,6 +208,7 @@ class LocalDescent:
         whole = isinstance(self.n_rounds, int | np.integer) and not isinstance(self.n_rounds, bool)
         if not whole or not 1 <= self.n_rounds <= MOST_ROUNDS:
             raise InvalidInput(f"n_rounds must be a whole number from 1 to {MOST_ROUNDS}, not {self.n_rounds!r}.")
+        object.__setattr__(self, "n_rounds", int(self.n_rounds))
         self.task(self.start())  # refuses what a task refuses, before anybody is asked
 
     @classmethod
@@ -222,18 +235,31 @@ class LocalDescent:
             linear.name,
             linear.n_levels,
             linear.inputs,
+            linear.version,
+            linear.window,
         )
 
     def start(self) -> DescentState:
         """Return the state before anybody was asked."""
         nothing = (0.0,) * len(self.reach)
-        return DescentState(0, nothing, nothing)
+        return DescentState(0, nothing, nothing, descent=self.digest)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything public that decides the rounds; names the descent in its states and in a ledger."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def bit(self) -> OneBit | FewLevels:
+        """The mechanism of every report."""
+        return self.task(self.start()).bit
 
     def task(self, state: DescentState) -> Task:
         """Return what the next group is asked."""
         sketch = GradientCoordinates(state.weights, self.reach, self.loss)
         name = f"{self.name}, round {state.round + 1} of {self.n_rounds}"
-        return Task(name, self.epsilon, sketch, inputs=self.inputs, n_levels=self.n_levels)
+        return Task(name, self.epsilon, sketch, self.version, self.inputs, self.n_levels, self.window)
 
     def after(self, state: DescentState, counts: Counts) -> DescentState:
         """Return the state after a group's reports were counted."""
@@ -262,6 +288,8 @@ class LocalDescent:
             tuple(total.tolist()),
             delay,
             state.n_people + counts.n_people,
+            state.descent,
+            state.secure and counts.secure,
         )
 
     def estimate(self, state: DescentState) -> FloatArray:
@@ -285,7 +313,7 @@ class LocalDescent:
             raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
         length = TYPICAL * self.radius
         typical = GradientCoordinates((length / math.sqrt(len(self.reach)),) * len(self.reach), self.reach, self.loss)
-        gain = self.task(self.start()).bit.gain
+        gain = self.bit.gain
         width, height = typical.high - typical.low, np.asarray(self.curvatures)
         # an entry is drawn in proportion to its width
         one_person = float((width * width.sum() * (gain / 2.0) ** 2 / height).sum())

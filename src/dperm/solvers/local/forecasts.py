@@ -35,6 +35,18 @@ class LocalForecast:
     degree: int
     assumes: tuple[str, ...]
 
+    def __str__(self) -> str:
+        lines = [
+            f"{self.n} people: expected excess risk {self.excess:.3g} ({self.noise:.3g} from noise, {self.bias:.3g} "
+            f"from a polynomial of degree {self.degree} in place of the loss); weights 0 have {self.null_excess:.3g}",
+            f"about {self._needed()} people are needed to beat weights 0",
+            *(f"  assuming {text}" for text in self.assumes),
+        ]
+        return "\n".join(lines)
+
+    def _needed(self) -> str:
+        return "no number of" if self.null_excess <= self.bias else str(self.people_needed)
+
     @property
     def excess(self) -> float:
         """Expected excess risk of a fit."""

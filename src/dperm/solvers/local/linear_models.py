@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from typing import Any
@@ -27,6 +27,8 @@ LOSSES = ("logistic", "squared")
 
 #: lengths of the weights, relative to the radius, over which a bias is averaged
 _LENGTHS = (0.125, 0.375, 0.625, 0.875)
+#: answers that every statistic needs before its mean counts as normal and its variance as known
+_FOR_INTERVALS = 100
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class LinearTask:
         How a record comes from what a person knows; part of the task.
     n_levels : int
         2 for one-bit reports, up to 16 for reports of one of so many levels.
+    version, window :
+        Those of the task.
     """
 
     loss: str
@@ -75,6 +79,8 @@ class LinearTask:
     n_outputs: int = 1
     inputs: dict[str, Any] | None = None
     n_levels: int = 2
+    version: int = 1
+    window: str | None = None
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
@@ -148,7 +154,9 @@ class LinearTask:
     @cached_property
     def task(self) -> Task:
         """What people are asked."""
-        return Task(self.name, self.epsilon, self.sketch, inputs=self.inputs, n_levels=self.n_levels)
+        return Task(
+            self.name, self.epsilon, self.sketch, self.version, self.inputs, n_levels=self.n_levels, window=self.window
+        )
 
     # ---------------------------------------------------------------------------------- from counts
     def objectives(self, counts: Counts, penalty: float = 0.0) -> tuple[NoisyQuadratic | NoisyQuartic, ...]:
@@ -188,7 +196,11 @@ class LinearTask:
 
     def estimates(self, counts: Counts, penalty: float = 0.0) -> tuple[Estimate, ...]:
         """Estimate the weights of every output from counts."""
-        return tuple(one.minimise(self.radius) for one in self.objectives(counts, penalty))
+        found = tuple(one.minimise(self.radius) for one in self.objectives(counts, penalty))
+        if counts.n.min() >= _FOR_INTERVALS:
+            return found
+        reason = f"a statistic has fewer than {_FOR_INTERVALS} answers, too few for an interval: more people are needed"
+        return tuple(replace(one, covariance=None, reason=one.reason or reason) for one in found)
 
     # ---------------------------------------------------------------------------------- before anybody is asked
     def forecast(self, n: int, row_energy: float) -> LocalForecast:

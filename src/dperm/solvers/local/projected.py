@@ -71,7 +71,9 @@ class ProjectedLeastSquares:
     def _linear(self) -> LinearTask:
         # a column of the matrix has length 1: a projection of weights is no longer than their l1 norm
         reach = (1.0,) * len(self.matrix)
-        return LinearTask("squared", self.epsilon, reach, self.l1_radius, 1.0, name="projected least squares")
+        inputs = {"signs": [list(row) for row in self.signs], "l1_radius": float(self.l1_radius)}
+        name = "projected least squares"
+        return LinearTask("squared", self.epsilon, reach, self.l1_radius, 1.0, name=name, inputs=inputs)
 
     @property
     def task(self) -> Task:
@@ -83,7 +85,8 @@ class ProjectedLeastSquares:
         x, y = np.asarray(features, np.float64), np.asarray(target, np.float64)
         if x.ndim != 2 or x.shape[1] != self.matrix.shape[1] or y.shape != x.shape[:1]:
             raise InvalidData(f"features must have {self.matrix.shape[1]} columns, and the target one number per row.")
-        return np.column_stack([x @ self.matrix.T, y])
+        with np.errstate(all="ignore"):
+            return np.column_stack([x @ self.matrix.T, y])
 
     def estimate(self, counts: Counts) -> FloatArray:
         """Return the weights of least l1 norm whose projection solves the small problem, inside the l1 ball."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from dperm.solvers.local.sketch import FloatArray
 
@@ -13,6 +14,8 @@ __all__ = ["Estimate", "NoisyQuadratic", "interval"]
 
 #: an interval needs every curvature to stand out of its noise by this factor: the delta method is linear in the noise
 _CLEAR = 4.0
+#: how often weights of nothing but noise may be kept
+_FALSE_ALARM = 0.01
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,12 @@ class NoisyQuadratic:
         values, axes = steady.clear_curvature()
         along = axes.T @ self.slope
         plain = axes @ (along / values)
-        noise = np.diag(axes.T @ steady.gradient_covariance(_into_ball(plain, radius)) @ axes)
-        kept = _kept(float((along**2 / values).sum()), float((noise / values).sum()))
+        # the noise at the weights found, and at weights 0, where that of H does not matter
+        noise, null = (
+            np.diag(axes.T @ steady.gradient_covariance(at) @ axes) / values
+            for at in (_into_ball(plain, radius), np.zeros_like(plain))
+        )
+        kept = _clearly_kept(float((along**2 / values).sum()), float(noise.sum()), null)
         unshrunk, covariance, reason = self._unshrunk(radius)
         return Estimate(
             _into_ball(kept * _in_ball(values, axes, along, radius), radius), unshrunk, covariance, reason, kept
@@ -137,6 +144,21 @@ def interval(
 def _kept(total: float, noise: float) -> float:
     """Share of a sum of squares that is not noise."""
     return max(0.0, 1.0 - noise / total) if total > 0.0 else 0.0
+
+
+def _clearly_kept(total: float, noise: float, null: FloatArray) -> float:
+    """Share of a sum of squares that is not noise, 0 unless the sum is larger than noise alone all but rarely is.
+
+    ``null`` are the expected squares of its terms without a signal. A share is kept from a bar on, at first little of
+    it: sums just above the bar are those that noise has enlarged.
+    """
+    alone = float(null.sum())
+    if not total > 0.0 or alone <= 0.0:
+        return _kept(total, noise)
+    # a sum of unequal squares is about a multiple of a chi-square (Satterthwaite 1946)
+    freedom = alone**2 / float((null**2).sum())
+    bar = alone * float(stats.chi2.isf(_FALSE_ALARM, freedom)) / freedom
+    return max(0.0, min(_kept(total, noise), 1.0 - (bar / total) ** 2))
 
 
 def _into_ball(weights: FloatArray, radius: float) -> FloatArray:

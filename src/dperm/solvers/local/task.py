@@ -26,10 +26,14 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Reports:
-    """What people sent: the number of a statistic, drawn without looking at the record, and one bit or level."""
+    """What people sent: the number of a statistic, drawn without looking at the record, and one bit or level.
+
+    ``secure`` is False if a seeded source made them, which leaves nobody a guarantee.
+    """
 
     index: NDArray[np.int64]
     bit: NDArray[Any]
+    secure: bool = True
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,13 @@ class Counts:
     """How many people answered each statistic, and how many of them with 1; sufficient for every estimate.
 
     With levels, ``ones`` has a column for every level above the lowest. ``a + b`` merges what two collectors counted
-    for the same task.
+    for the same task. ``secure`` is False as soon as one report came from a seeded source.
     """
 
     task: str
     n: NDArray[np.int64] = field(repr=False)
     ones: NDArray[np.int64] = field(repr=False)
+    secure: bool = True
 
     def __post_init__(self) -> None:
         above = self.ones if self.ones.ndim == 1 else self.ones.sum(axis=1)
@@ -60,12 +65,31 @@ class Counts:
             return NotImplemented
         if self.task != other.task:
             raise InvalidInput("counts of two different tasks cannot be merged.")
-        return Counts(self.task, self.n + other.n, self.ones + other.ones)
+        return Counts(self.task, self.n + other.n, self.ones + other.ones, self.secure and other.secure)
 
     @property
     def n_people(self) -> int:
         """Number of reports."""
         return int(self.n.sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {"task": self.task, "n": self.n.tolist(), "ones": self.ones.tolist(), "secure": self.secure}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Counts:
+        """Inverse of :meth:`to_dict`."""
+        try:
+            task, secure = data["task"], data["secure"]
+            n, ones = (np.asarray(data[part]) for part in ("n", "ones"))
+        except (KeyError, TypeError, ValueError):
+            raise InvalidInput("this is not the description of counts: a part is missing or not of its kind.") from None
+        whole = all(part.dtype.kind == "i" for part in (n, ones)) and n.ndim == 1 and ones.ndim in (1, 2)
+        if not whole or not isinstance(task, str) or not isinstance(secure, bool):
+            raise InvalidInput(
+                "counts must be whole numbers with the digest of their task and whether they are secure."
+            )
+        return cls(task, n.astype(np.int64), ones.astype(np.int64), secure)
 
 
 @dataclass(frozen=True)
@@ -87,12 +111,14 @@ class Task:
     sketch : Sketch
         The statistics.
     version : int
-        Grows when anything else changes.
+        Grows when anything else changes, or when the same people are asked again.
     inputs : dict, optional
         Plain data that say how a record comes from what a person knows (bounds, names, labels); public, part of the
         schema and of its digest, so that counts of reports made in another way are recognised.
     n_levels : int
         2 for one bit, or 3 to 16 for one of that many levels: less noise once epsilon exceeds 1.
+    window : str, optional
+        Public name of the time in which people report, such as a week: asking again in another window is another task.
     """
 
     name: str
@@ -101,9 +127,16 @@ class Task:
     version: int = 1
     inputs: dict[str, Any] | None = None
     n_levels: int = 2
+    window: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", self.bit.epsilon)
+        whole = isinstance(self.version, int | np.integer) and not isinstance(self.version, bool)
+        if not whole or self.version < 1:
+            raise InvalidInput(f"version must be a whole number of 1 or more, not {self.version!r}.")
+        object.__setattr__(self, "version", int(self.version))
+        if self.window is not None and (not isinstance(self.window, str) or not self.window):
+            raise InvalidInput(f"window must be None or a text that names it, not {self.window!r}.")
         weights = self.sketch.weights
         if not (np.isfinite(weights).all() and (weights > 0.0).all()):
             raise InvalidInput("every statistic must be drawn with a positive, finite share.")
@@ -151,7 +184,7 @@ class Task:
             asked = drawn[part]
             values = self.sketch.values(checked[part], asked)
             bits[part] = self.bit.report(values, source, self.sketch.low[asked], self.sketch.high[asked])
-        return Reports(drawn, bits)
+        return Reports(drawn, bits, source.secure)
 
     def count(self, reports: Reports) -> Counts:
         """Count reports per statistic and answer."""
@@ -161,7 +194,7 @@ class Task:
         size = self.sketch.size
         cells = np.bincount(index * self.n_levels + bit, minlength=size * self.n_levels).reshape(size, -1)
         n = np.bincount(index, minlength=size)
-        return Counts(self.digest, n, cells[:, 1] if self.n_levels == 2 else cells[:, 1:])
+        return Counts(self.digest, n, cells[:, 1] if self.n_levels == 2 else cells[:, 1:], reports.secure)
 
     @property
     def _answer(self) -> type[np.generic]:
@@ -234,6 +267,7 @@ class Task:
             "thresholds": self.thresholds.tolist(),
             "sketch": self.sketch.to_dict(),
             **({} if self.inputs is None else {"inputs": self.inputs}),
+            **({} if self.window is None else {"window": self.window}),
         }
 
     @property
@@ -255,7 +289,9 @@ class Task:
         try:
             sketch, inputs = Sketch.from_dict(schema["sketch"]), schema.get("inputs")
             n_levels = len(schema["levels"]["rows"][0]) if "levels" in schema else 2
-            task = cls(schema["task"], schema["epsilon"], sketch, schema["version"], inputs, n_levels)
+            task = cls(
+                schema["task"], schema["epsilon"], sketch, schema["version"], inputs, n_levels, schema.get("window")
+            )
             same = all(schema[key] == value for key, value in task._lattice.items())
             same = same and task.thresholds.tolist() == list(schema["thresholds"])
         except (KeyError, TypeError, IndexError):

@@ -77,11 +77,15 @@ class ThetaGrid(Sketch):
         return _MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
 
     def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
-        square, margin, nodes = np.zeros(len(records)), np.zeros(len(records)), self._nodes[index]
-        for column, weights in zip(np.asarray(records, np.float64).T, nodes.T, strict=True):
-            square += column**2
-            margin += column * weights
-        return _MARGIN_LOSSES[self.loss](margin / np.maximum(np.sqrt(square), 1.0))
+        columns, nodes = np.asarray(records, np.float64).T, self._nodes[index]
+        longest, square, margin = np.ones(len(records)), np.zeros(len(records)), np.zeros(len(records))
+        for column in columns:
+            np.maximum(longest, np.abs(column), out=longest)
+        for column, weights in zip(columns, nodes.T, strict=True):
+            part = column / longest  # squares of long records would overflow
+            square += part * part
+            margin += part * weights
+        return _MARGIN_LOSSES[self.loss](margin / np.maximum(np.sqrt(square), 1.0 / longest))
 
 
 @dataclass(frozen=True)

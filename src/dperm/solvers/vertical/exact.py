@@ -25,9 +25,9 @@ from dperm.privacy.mechanisms import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, BlockMinimiser, InverseRoot, SharedSlopes, Stationarity
-from dperm.solvers._checks import positive, whole
+from dperm.solvers._checks import positive
 from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalResult, VerticalTask
+from dperm.solvers.vertical.task import VerticalResult, VerticalTask, few_enough
 from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
 
 __all__ = ["ExactSharing", "printed_round_epsilon", "printed_sensitivity"]
@@ -93,7 +93,7 @@ class ExactSharing(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self, "n_rounds")
+        few_enough(self, "n_rounds")
         positive(self, "rho", "box", "printed_bound")
         if self.damping is None:
             object.__setattr__(self, "damping", float(len(self.parties) - 1))
@@ -181,7 +181,7 @@ class ExactParty(WeightsParty):
             weights = weights + self._noise()
         self._weights = np.clip(weights, -task.box, task.box)
         charge_round(task, self._charges)
-        self._round += 1
+        self._end_round()
         steps = np.rint(self._inside(PartialPredictions(self._weights)) / task.score_spacing(task.box))
         arrays = {"scores": steps.astype(np.int64), WEIGHTS: self._weights.copy(), "stationarity": stationarity}
         return Message("scores", arrays, {}, frozenset({"scores"}))

@@ -33,9 +33,9 @@ from dperm.privacy.selection import race_scale
 from dperm.queries.sharing import RESIDUAL, SCORES, ColumnValues, LocalAtomScores, SharedSlopes
 from dperm.solvers._checks import positive, whole
 from dperm.solvers.sampling import NiceSampling
-from dperm.solvers.vertical.path import PathCoordinator
+from dperm.solvers.vertical.path import Path, PathCoordinator
 from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalTask, expect_arrays
+from dperm.solvers.vertical.task import VerticalTask, expect_arrays, few_enough
 
 __all__ = ["DistributedFrankWolfe", "FrankWolfeParty", "choice_group"]
 
@@ -84,7 +84,7 @@ class DistributedFrankWolfe(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self, "n_steps")
+        few_enough(self, "n_steps")
         positive(self, "radius")
         if self.n_sampled is not None:
             whole(self, "n_sampled")
@@ -138,6 +138,10 @@ class DistributedFrankWolfe(VerticalTask):
             return 1.0
         return min(self.n_sampled / facts.d for facts in self.parties.values())
 
+    def path(self) -> Path:
+        """Return the path before its first step, over all columns or over those of one party."""
+        return Path(self.radius / len(self.parties) if self.product else self.radius, self.smallest_probability)
+
     def groups(self) -> tuple[str, ...]:
         """Names of the releases of one step."""
         return tuple(map(choice_group, self.parties)) if self.product else (JOINT,)
@@ -169,8 +173,11 @@ class FrankWolfeParty:
         domain = task.domain if task.view == "model" else None  # without one nothing can be shared
         self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, domain)
         self._facts = task.parties[name]
+        self.n_rounds = task.n_rounds
         self._round = 0
         self._run: int | None = None
+        self._path = task.path()  # over the own columns
+        self._place = -1  # the own choice of the newest step
 
     @property
     def holder(self) -> DataHolder:
@@ -181,9 +188,34 @@ class FrankWolfeParty:
         """Race the own columns, or share one."""
         if self._round >= self.task.n_rounds:
             raise PlanViolation("a request came after the last round.")
-        reply = self._choose(request) if self._round % 2 == 0 else self._send(request)
+        if self._round % 2 == 0:
+            reply = self._choose(request)
+        else:
+            column = self._settled_column(request)
+            reply = self._send(request, column)
         self._round += 1
         return reply
+
+    def _settled_column(self, request: Message) -> int:
+        """Take the step, and return the column that is asked for: the one just chosen, or -1 for none."""
+        expect_arrays(request, "send")
+        column, moved = request.facts.get("column"), request.facts.get("moved")
+        chosen, sign = self._place % self._facts.d, 1 if self._place < self._facts.d else -1
+        if not isinstance(column, int) or not isinstance(moved, bool):
+            raise InvalidInput("a request does not say which column it asks for, or whether this party's choice moved.")
+        if (column >= 0 and not (moved and column == chosen)) or (self.task.product and not moved):
+            raise InvalidInput("a column was asked for that is not the one this party has just chosen.")
+        self._path.move({chosen: sign} if moved else {})
+        return column
+
+    def own_weights(self) -> FloatArray:
+        """Return this party's part of the model: what its own choices that moved have led to."""
+        if self._round < self.n_rounds:
+            raise PlanViolation("the run is not over.")
+        weights = np.zeros(self._facts.d)
+        for column, value in self._path.weights().items():
+            weights[column] = value
+        return weights
 
     def _choose(self, request: Message) -> Message:
         task = self.task
@@ -196,20 +228,19 @@ class FrankWolfeParty:
             return self._own_choice(query, columns, stream)
         mechanism = JoinedRace(self.calibrated.noise_multiplier(JOINT), stream=stream, **self._places(columns))
         finalist: Finalist = self._holder.release(query, mechanism, JOINT)
-        place = self._signed(finalist.place, columns)
-        arrays = {"place": np.array([place]), "score": np.array([finalist.score]), "digits": finalist.digits}
+        self._place = self._signed(finalist.place, columns)
+        arrays = {"place": np.array([self._place]), "score": np.array([finalist.score]), "digits": finalist.digits}
         return Message("finalist", arrays)
 
     def _own_choice(self, query: LocalAtomScores, columns: tuple[int, ...] | None, stream: str) -> Message:
-        place = 0
         for name in self.task.parties:
             group = choice_group(name)
             mechanism = NoisyMax(self.calibrated.noise_multiplier(group), stream=f"{stream} {name}")
             if name == self.name:
-                place = self._signed(int(self._holder.release(query, mechanism, group)), columns)
+                self._place = self._signed(int(self._holder.release(query, mechanism, group)), columns)
             else:
                 self._charges.charge(group, mechanism.event(query.replacement_ratio))
-        return Message("choice", {"choice": np.array([place])})
+        return Message("choice", {"choice": np.array([self._place])})
 
     def _run_number(self) -> int:
         """Label of this run's draws: with one seed the same at every party, and new in every run."""
@@ -236,26 +267,30 @@ class FrankWolfeParty:
         own = own + self.task.offsets[self.name]
         return {"places": tuple(np.concatenate([own, own + self.task.d]).tolist()), "n_places": 2 * self.task.d}
 
-    def _send(self, request: Message) -> Message:
-        expect_arrays(request, "send")
-        column = int(request.facts["column"] or 0)
+    def _send(self, request: Message, column: int) -> Message:
         if column < 0:
             return Message("column")
-        if column >= self._facts.d:
-            raise InvalidInput("a column was asked for that this party does not have.")
         domain = self.task.domain
         values = self._holder.share(ColumnValues(column), domain).reveal_inside(domain)
         return Message("column", {"column": values})
 
     def state(self) -> Message:
-        """Return round and run."""
-        return Message("state", {}, {"round": self._round, "run": self._run})
+        """Return round, run, the newest choice and the path."""
+        kept = self._path.kept
+        arrays = {
+            "kept columns": np.array(list(kept), np.int64),
+            "kept": np.array(list(kept.values()), np.float64),
+        }
+        facts = {"round": self._round, "run": self._run, "place": self._place, "step": self._path.step}
+        return Message("state", arrays, facts)
 
     def restore(self, state: Message) -> None:
         """Go on from a state."""
-        expect_arrays(state, "state")
+        columns, kept = state.arrays["kept columns"].tolist(), state.arrays["kept"].tolist()
         run = state.facts["run"]
         self._round, self._run = int(state.facts["round"] or 0), None if run is None else int(run)
+        self._place, self._path.step = int(state.facts["place"] or 0), int(state.facts["step"] or 0)
+        self._path.kept = dict(zip(columns, kept, strict=True))
 
 
 class FrankWolfeCoordinator(PathCoordinator):
@@ -279,7 +314,7 @@ class FrankWolfeCoordinator(PathCoordinator):
     def requests(self) -> Mapping[str, Message]:
         """Ask for finalists, or for the column that is missing."""
         if self.round % 2 == 1:
-            return {name: Message("send", {}, {"column": column}) for name, column in self._wanted().items()}
+            return self._outcome()
         if self._asked is None:
             self._inbox.put(SCORES, self.scores())
             query = SharedSlopes(self.task.objective.loss)

@@ -136,27 +136,25 @@ class SketchedParty(FrankWolfeParty):
         if self._round == 0:  # the label holder's sketch, without which there are no residuals
             task.charge(SketchedTarget.name, self._charges)
         self._inbox.put(RESIDUAL, request.arrays["residual"])
-        place, score = 0, np.zeros(1)
+        score = np.zeros(1)
         for name in task.parties:
             choice, value = choice_group(name), _score_group(name)
             if name == self.name:
                 columns = self._columns() or tuple(range(self._facts.d))
                 won = self._holder.release(LocalAtomScores(task.limit, columns), task.mechanism(choice), choice)
-                place = self._signed(int(won), columns)
-                query = WeightedRows(task.limit, (place % self._facts.d,))
+                self._place = self._signed(int(won), columns)
+                query = WeightedRows(task.limit, (self._place % self._facts.d,))
                 gradient = self._holder.release(query, task.mechanism(value), value)
-                score = np.asarray(-gradient if place < self._facts.d else gradient)
+                score = np.asarray(-gradient if self._place < self._facts.d else gradient)
             else:
                 task.charge(choice, self._charges)
                 task.charge(value, self._charges)
-        return Message("scored", {"place": np.array([place]), "score": score})
+        return Message("scored", {"place": np.array([self._place]), "score": score})
 
-    def _send(self, request: Message) -> Message:
-        expect_arrays(request, "send")
-        task, column = self.task, int(request.facts["column"] or 0)
-        group = SketchedColumn.name
+    def _send(self, request: Message, column: int) -> Message:
+        task, group = self.task, SketchedColumn.name
         if column < 0:
-            if request.facts["elsewhere"]:
+            if request.facts.get("elsewhere"):
                 task.charge(group, self._charges)
             return Message("sketch")
         query = SketchedColumn(column, task.n_sketch, task.sketch_seed)
@@ -176,8 +174,7 @@ class SketchedCoordinator(PathCoordinator):
         """Ask for choices, or for the sketch that is missing."""
         task = self.task
         if self.round % 2 == 1:
-            elsewhere = bool(self._missing)
-            return {m: Message("send", {}, {"column": c, "elsewhere": elsewhere}) for m, c in self._wanted().items()}
+            return self._outcome(elsewhere=bool(self._missing))
         if self._target is None:
             query = SketchedTarget(task.n_sketch, task.sketch_seed)
             self._target = self._holder.release(query, task.mechanism(SketchedTarget.name))

@@ -14,7 +14,7 @@ from dperm.data.party import Inbox, LabelData
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.calibration import CalibratedPlan
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.programs import Fact, Message
 from dperm.solvers.vertical.task import VerticalResult, expect_arrays
 
 __all__ = ["Path", "PathCoordinator"]
@@ -66,10 +66,10 @@ class PathCoordinator:
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
         domain = task.domain if task.view == "model" else None
         self._holder = DataHolder(data, charges, source, task.neighbours, domain)
-        radius = task.radius / len(task.parties) if task.product else task.radius
-        self.path = Path(radius, task.smallest_probability)
+        self.path: Path = task.path()
         self._vectors: dict[int, FloatArray] = {}
         self._missing: list[int] = []  # active columns whose vector has not come yet
+        self._moved: tuple[str, ...] = ()  # parties whose choice moved in the newest step
 
     @property
     def holder(self) -> DataHolder:
@@ -85,12 +85,20 @@ class PathCoordinator:
                 raise InvalidInput(f"party {name!r} chose a column that it does not have.")
             atoms[self.task.offsets[name] + place % d] = 1 if place < d else -1
         self.path.move(atoms)
+        self._moved = tuple(places)
         over = self.path.step == self.task.n_steps  # nothing is needed after the last step
         self._missing = [] if over else [column for column in atoms if column not in self._vectors]
 
     def _wanted(self) -> dict[str, int]:
         """For each party which of its columns is missing, or -1."""
         return dict.fromkeys(self.task.parties, -1) | dict(map(self.task.owner, self._missing))
+
+    def _outcome(self, **more: Fact) -> dict[str, Message]:
+        """Tell each party whether its choice moved, and ask for the column that is missing."""
+        return {
+            name: Message("send", {}, {"column": column, "moved": name in self._moved, **more})
+            for name, column in self._wanted().items()
+        }
 
     def _take_vectors(self, replies: Mapping[str, Message], kind: str, length: int) -> None:
         for name, own in self._wanted().items():
@@ -102,23 +110,28 @@ class PathCoordinator:
         return {}
 
     def state(self) -> Message:
-        """Return everything but the labels."""
+        """Return everything but the labels; after the last round no party's column either."""
         arrays: dict[str, Any] = {
             "kept columns": np.array(list(self.path.kept), np.int64),
             "kept": np.array(list(self.path.kept.values()), np.float64),
             "missing": np.array(self._missing, np.int64),
+            "moved": np.array([name in self._moved for name in self.task.parties], np.int64),
         }
-        arrays |= {f"vector {j}": values.copy() for j, values in self._vectors.items()}
+        if self.round < self.n_rounds:  # afterwards nothing about single people is kept
+            arrays |= {f"vector {j}": values.copy() for j, values in self._vectors.items()}
         return Message("state", arrays | self._more_state(), {"round": self.round, "step": self.path.step})
 
     def restore(self, state: Message) -> None:
         """Go on from a state."""
-        if state.kind != "state" or not {"kept columns", "kept", "missing", *self._more_state()} <= set(state.arrays):
+        own = {"kept columns", "kept", "missing", "moved", *self._more_state()}
+        if state.kind != "state" or not own <= set(state.arrays):
             raise InvalidInput("this state belongs to another task.")
         self.round, self.path.step = int(state.facts["round"] or 0), int(state.facts["step"] or 0)
         pairs = zip(state.arrays["kept columns"].tolist(), state.arrays["kept"].tolist(), strict=True)
         self.path.kept = dict(pairs)
         self._missing = state.arrays["missing"].tolist()
+        moved = zip(self.task.parties, state.arrays["moved"].tolist(), strict=True)
+        self._moved = tuple(name for name, did in moved if did)
         vectors = (name for name in state.arrays if name.startswith("vector "))
         self._vectors = {int(name.split()[1]): state.arrays[name].copy() for name in vectors}
 

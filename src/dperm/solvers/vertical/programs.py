@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dperm.privacy.calibration import CalibratedPlan
 
-__all__ = ["CoordinatorProgram", "Fact", "Message", "PartyProgram"]
+__all__ = ["CoordinatorProgram", "Fact", "Message", "PartyProgram", "TrainedParty"]
 
 Fact = str | int | float | bool | None
 
@@ -49,6 +49,8 @@ class PartyProgram(Protocol):
 
     #: the whole run's releases with their noise: every party charges all of it to its own ledger
     calibrated: CalibratedPlan
+    #: requests that it answers, neither fewer nor more
+    n_rounds: int
 
     def answer(self, request: Message) -> Message:
         """Answer the next request."""
@@ -58,6 +60,13 @@ class PartyProgram(Protocol):
 
     def restore(self, state: Message) -> None:
         """Go on from a state."""
+
+
+class TrainedParty(PartyProgram, Protocol):
+    """A party's side of a method that trains a model."""
+
+    def own_weights(self) -> NDArray[np.float64]:
+        """Return the weights of the party's own columns, from its own answers, after the last round."""
 
 
 class CoordinatorProgram(Protocol):

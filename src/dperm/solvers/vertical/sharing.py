@@ -22,9 +22,9 @@ from dperm.privacy.mechanisms import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, SharedSlopes, WeightedRows
-from dperm.solvers._checks import fraction, positive, whole
+from dperm.solvers._checks import fraction, positive
 from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalTask
+from dperm.solvers.vertical.task import VerticalTask, few_enough
 from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
 
 __all__ = ["AdmmSharing", "BlocksOverParties", "SharingTask", "release_group"]
@@ -65,7 +65,7 @@ class SharingTask(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self, "n_rounds")
+        few_enough(self, "n_rounds")
         positive(self, "limit", "step", "box")
         fraction(self, "averaging")
 
@@ -75,7 +75,7 @@ class SharingTask(VerticalTask):
 
     def releases_of(self, party: str) -> int:
         """How many rounds a party releases in."""
-        return sum(party in self.movers(t) for t in range(self.n_rounds))
+        return self.n_rounds
 
     def plan(self) -> Plan:
         made = ((name, self.releases_of(name)) for name in self.parties)
@@ -169,6 +169,9 @@ class BlocksOverParties(SharingTask):
         names = tuple(self.parties)
         return (names[round_ % len(names)],)
 
+    def releases_of(self, party: str) -> int:
+        return len(range(tuple(self.parties).index(party), self.n_rounds, len(self.parties)))
+
     def curvature(self, party: str) -> float:
         return self.objective.loss.curvature_bound * self.n * self.parties[party].row_bound ** 2
 
@@ -179,7 +182,7 @@ class SharingParty(WeightsParty):
     def __init__(
         self, task: SharingTask, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
     ) -> None:
-        super().__init__(task, name, design, charges, source, task.domain)
+        super().__init__(task, name, design, charges, source, task.domain, task.averaging)
 
     def answer(self, request: Message) -> Message:
         """Release, move, and answer with weights and partial scores."""
@@ -193,7 +196,7 @@ class SharingParty(WeightsParty):
                 self._weights = task.moved(name, self._weights, gradient)
             else:  # another party's release of this round, which tells about the same people
                 self._charges.charge(group, mechanism.event(WeightedRows.replacement_ratio))
-        self._round += 1
+        self._end_round()
         shared = self._inside(PartialPredictions(self._weights))
         steps = np.rint(shared / task.score_spacing(task.box)).astype(np.int64)
         return Message("scores", {"scores": steps, WEIGHTS: self._weights.copy()}, {}, frozenset({"scores"}))

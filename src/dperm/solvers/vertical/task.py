@@ -30,13 +30,16 @@ from dperm.privacy.guarantee import Accounting, Guarantee
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import NOT_COVERED, PrivacyReport, ReleaseLine
-from dperm.solvers.vertical.programs import CoordinatorProgram, Message, PartyProgram
+from dperm.solvers._checks import whole
+from dperm.solvers.vertical.programs import CoordinatorProgram, Message, TrainedParty
 
-__all__ = ["VIEWS", "VerticalResult", "VerticalTask", "expect_arrays"]
+__all__ = ["MOST_ROUNDS", "VIEWS", "VerticalResult", "VerticalTask", "expect_arrays", "few_enough"]
 
 FloatArray = NDArray[np.float64]
 
 VIEWS = ("model", "transcript")
+#: of any method; whoever is asked to take part need not work out a plan without end
+MOST_ROUNDS = 1_000_000
 
 _PARTICIPANTS = (
     "the participants themselves (model view): partial scores, residuals and shared columns travel between them "
@@ -171,7 +174,7 @@ class VerticalTask(ABC):
         """Return the coordinator's program; it holds the label."""
 
     @abstractmethod
-    def party(self, name: str, design: DesignMatrix, charges: Charges, source: RandomSource) -> PartyProgram:
+    def party(self, name: str, design: DesignMatrix, charges: Charges, source: RandomSource) -> TrainedParty:
         """Return a party's program."""
 
     def check_party(self, name: str, design: DesignMatrix) -> None:
@@ -244,6 +247,13 @@ class VerticalTask(ABC):
     def without_noise(self) -> VerticalTask:
         """Return the task with a budget so large that the noise vanishes, for checks of its arithmetic."""
         return replace(self, budget=Budget(1e9, self.budget.delta))
+
+
+def few_enough(task: VerticalTask, name: str) -> None:
+    """Refuse a number of rounds or steps that is not a whole number from 1 to :data:`MOST_ROUNDS`."""
+    whole(task, name)
+    if getattr(task, name) > MOST_ROUNDS:
+        raise InvalidInput(f"{name} must be at most {MOST_ROUNDS}.")
 
 
 def expect_arrays(message: Message, kind: str, **arrays: tuple[str, tuple[int, ...]]) -> None:

@@ -99,7 +99,7 @@ class TranscriptParty(WeightsParty):
     def __init__(
         self, task: TranscriptSharing, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
     ) -> None:
-        super().__init__(task, name, design, charges, source, None)
+        super().__init__(task, name, design, charges, source, None, task.averaging)
 
     def answer(self, request: Message) -> Message:
         """Release a gradient sum, move, and release partial scores."""
@@ -117,7 +117,7 @@ class TranscriptParty(WeightsParty):
             else:
                 task.charge(rows, self._charges)
                 task.charge(parts, self._charges)
-        self._round += 1
+        self._end_round()
         return Message("scores", {"scores": scores, WEIGHTS: self._weights.copy()})
 
 

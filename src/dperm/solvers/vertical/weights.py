@@ -25,11 +25,15 @@ FloatArray = NDArray[np.float64]
 WEIGHTS = "weights"
 
 
+def _n_averaged(averaging: float, n_rounds: int) -> int:
+    return max(1, round(averaging * n_rounds))
+
+
 class WeightsParty:
     """A party that is sent residuals and moves its own weights.
 
     ``task`` has ``n``, ``n_rounds``, ``parties``, ``neighbours`` and ``calibrated``; without a ``domain`` nothing can
-    be shared, only released.
+    be shared, only released. ``averaging`` is the last part of the rounds whose weights are averaged.
     """
 
     def __init__(
@@ -40,13 +44,17 @@ class WeightsParty:
         charges: Charges,
         source: RandomSource,
         domain: TrustedDomain | None,
+        averaging: float = 0.0,
     ) -> None:
         self.task, self.name = task, name
+        self.n_rounds = task.n_rounds
+        self._n_averaged = _n_averaged(averaging, task.n_rounds)
         self.calibrated: CalibratedPlan = task.calibrated
         self._inbox, self._charges, self._source = Inbox(), charges, source
         self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, domain)
         self._round = 0
         self._weights = np.zeros(task.parties[name].d)
+        self._sum = np.zeros(task.parties[name].d)
 
     @property
     def holder(self) -> DataHolder:
@@ -63,14 +71,28 @@ class WeightsParty:
         """Answer of a query that stays inside the trusted domain."""
         return self._holder.share(query, self.task.domain).reveal_inside(self.task.domain)
 
+    def _end_round(self) -> None:
+        """Count the round; the sums are those that the coordinator takes, in the same order."""
+        self._round += 1
+        if self._round > self.n_rounds - self._n_averaged:
+            self._sum += self._weights
+
+    def own_weights(self) -> FloatArray:
+        """Return this party's part of the model, from what it answered itself."""
+        if self._round < self.n_rounds:
+            raise PlanViolation("the run is not over.")
+        return self._sum / self._n_averaged
+
     def state(self) -> Message:
         """Return weights and round."""
-        return Message("state", {WEIGHTS: self._weights.copy()}, {"round": self._round})
+        return Message("state", {WEIGHTS: self._weights.copy(), "sum": self._sum.copy()}, {"round": self._round})
 
     def restore(self, state: Message) -> None:
         """Go on from a state."""
-        expect_arrays(state, "state", weights=("float64", self._weights.shape))
+        shape = self._weights.shape
+        expect_arrays(state, "state", weights=("float64", shape), sum=("float64", shape))
         self._weights, self._round = state.arrays[WEIGHTS].copy(), int(state.facts["round"] or 0)
+        self._sum = state.arrays["sum"].copy()
 
 
 class WeightsCoordinator:
@@ -91,7 +113,7 @@ class WeightsCoordinator:
         self.task = task
         self.calibrated: CalibratedPlan = task.calibrated
         self.n_rounds, self.round = task.n_rounds, 0
-        self._n_averaged = max(1, round(averaging * task.n_rounds))
+        self._n_averaged = _n_averaged(averaging, task.n_rounds)
         self._secure, self._charges, self._inbox = source.secure, charges, Inbox()
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
         self._holder = DataHolder(data, charges, source, task.neighbours, domain)
@@ -140,9 +162,14 @@ class WeightsCoordinator:
         return {}
 
     def state(self) -> Message:
-        """Return everything but the labels; residuals that were made are in it, so that none is made twice."""
-        residual = np.zeros(0) if self._residual is None else self._residual.copy()
-        arrays: dict[str, Any] = {"scores": self._scores.copy(), "dual": self._dual.copy(), "residual": residual}
+        """Return everything but the labels; residuals that were made are in it, so that none is made twice.
+
+        After the last round nothing about single people is in it.
+        """
+        none = np.zeros(0)
+        people = [none, none] if self.round >= self.n_rounds else [self._scores.copy(), self._dual.copy()]
+        residual = none if self._residual is None else self._residual.copy()
+        arrays: dict[str, Any] = {"scores": people[0], "dual": people[1], "residual": residual}
         for name in self.task.parties:
             arrays[f"weights of {name}"] = self._weights[name].copy()
             arrays[f"sum of {name}"] = self._sums[name].copy()
