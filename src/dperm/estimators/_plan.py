@@ -213,7 +213,7 @@ def _likely_lacks(request: FitRequest, prepared: Prepared, forecast: Forecast | 
         if request.bounds.features is not None and (forecast.least_seen or 0.0) > _NARROW:
             out.append(
                 f"columns whose standard deviation is below about {forecast.least_seen:.1%} of their declared range "
-                "are lost: declare narrower ranges, or Bounds(centre=, scale=, clip=)"
+                "lose half of their weight or more: declare narrower ranges, or Bounds(centre=, scale=, clip=)"
             )
         out += forecast.doubts
     return tuple(out)

@@ -51,7 +51,7 @@ class Forecast:
     doubts : tuple of str
         What this budget is too small for, in sentences that a plan shows as warnings.
     least_seen : float or None
-        Standard deviation, in ranges, below which a column is more than half lost, where that can be said.
+        Standard deviation, in ranges, below which a column loses half of its weight or more, where that can be said.
     """
 
     excess: float

@@ -74,7 +74,7 @@ def test_the_text_works_as_it_stands(tmp_path, processes, consortium):
     with open(folder / "hospital" / "predictions.csv") as handle:
         guess = np.array([row["prediction"] for row in csv.DictReader(handle)])
     assert 2400 < len(truth) < 3000
-    assert np.mean(guess == truth) > 0.75
+    assert np.mean(guess == truth) > 0.7  # 0.768 on average, with a standard deviation of 0.009 from the noise
     assert "epsilon 1" in said("hospital")
 
     # a second run passes the insurer's cap: both say so with exit code 3, and the pharmacy is told

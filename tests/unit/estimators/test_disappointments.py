@@ -80,7 +80,7 @@ def test_the_plan_says_which_columns_are_lost(wide):
     model = DPLogisticRegression(bounds=Bounds(features=(-3 * wide, 3 * wide)), insecure_seed=0)
     forecast = model.plan(n, 5).forecast
     assert 0.002 < forecast.least_seen < 0.05
-    assert any("of their range are lost" in text for text in forecast.assumes)
+    assert any("of its range loses half" in text for text in forecast.assumes)
     lost = 1.0 / (6.0 * wide) < forecast.least_seen
     assert lost == (wide > 1)
     assert (model.fit(X, y).score(X, y) < 0.7) == lost
@@ -88,7 +88,7 @@ def test_the_plan_says_which_columns_are_lost(wide):
 
 def test_declared_ranges_in_which_columns_are_easily_lost_are_warned_of():
     plan = DPLogisticRegression(bounds=Bounds(features=(0, 100))).plan(300, 20)
-    assert any("of their declared range are lost" in text for text in plan.warnings)
+    assert any("of their declared range lose half" in text for text in plan.warnings)
     for bounds in (None, Bounds(scale=1, clip=3.0)):
         assert not any("declared range" in text for text in DPLogisticRegression(bounds=bounds).plan(300, 20).warnings)
 
