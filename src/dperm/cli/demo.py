@@ -17,19 +17,20 @@ __all__ = ["demo"]
 
 _FOLDER = Path("dperm-demo")
 
-# Ranges that anyone may know of these measurements: (mean, standard error, worst) of each.
-_RANGES = {
-    "radius": ((5, 30), (0, 3), (5, 40)),
-    "texture": ((5, 40), (0, 5), (10, 50)),
-    "perimeter": ((40, 200), (0, 22), (50, 260)),
-    "area": ((100, 2500), (0, 550), (150, 4300)),
-    "smoothness": ((0.05, 0.17), (0, 0.035), (0.07, 0.23)),
-    "compactness": ((0, 0.35), (0, 0.14), (0, 1.1)),
-    "concavity": ((0, 0.45), (0, 0.4), (0, 1.3)),
-    "concave points": ((0, 0.2), (0, 0.06), (0, 0.3)),
-    "symmetry": ((0.1, 0.31), (0, 0.08), (0.15, 0.67)),
-    "fractal dimension": ((0.05, 0.1), (0, 0.03), (0.05, 0.21)),
+# What anyone may know of the worst values of these measurements: where they lie, give or take how much.
+_USUAL = {
+    "radius": (16, 5),
+    "texture": (25, 6),
+    "perimeter": (105, 35),
+    "area": (900, 500),
+    "smoothness": (0.13, 0.02),
+    "compactness": (0.25, 0.15),
+    "concavity": (0.25, 0.2),
+    "concave points": (0.1, 0.07),
+    "symmetry": (0.3, 0.06),
+    "fractal dimension": (0.08, 0.02),
 }
+_CLIP = 3.0  # times that much: values farther away are moved to there
 
 
 @click.command()
@@ -60,13 +61,15 @@ def demo(epsilon: float, out: Path, force: bool) -> None:
     check_outputs(files, force=force or out == _FOLDER)  # that folder holds nothing but a demo
     console = Console()
     table = load_breast_cancer()
-    names = [str(name) for name in table.feature_names]
-    low, high = zip(*(_range(name) for name in names), strict=True)
-    X, X_test, y, y_test = train_test_split(table.data, table.target, test_size=0.3, random_state=0)
+    names = [f"worst {measurement}" for measurement in _USUAL]
+    columns = [list(table.feature_names).index(name) for name in names]
+    centre, scale = zip(*_USUAL.values(), strict=True)
+    X, X_test, y, y_test = train_test_split(table.data[:, columns], table.target, test_size=0.3, random_state=0)
 
     with console.status("fitting"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DisappointmentWarning)  # the outcome is shown below
-        model = DPLogisticRegression(epsilon=epsilon, bounds=Bounds(features=(low, high), classes=[0, 1])).fit(X, y)
+        bounds = Bounds(centre=centre, scale=scale, clip=_CLIP, classes=[0, 1])
+        model = DPLogisticRegression(epsilon=epsilon, bounds=bounds).fit(X, y)
         plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     report = model.privacy_report_
     out.mkdir(parents=True, exist_ok=True)
@@ -89,22 +92,11 @@ def demo(epsilon: float, out: Path, force: bool) -> None:
 
     console.print("[bold]What is guaranteed[/bold]")
     console.print(report.summary(), highlight=False)
-    console.print("\n[bold]What the model found[/bold] (largest effects over a measurement's range)")
-    effects = [c * (h - lo) for c, lo, h in zip(model.coef_[0], low, high, strict=True)]
+    console.print("\n[bold]What the model found[/bold] (largest effects of a usual difference)")
+    effects = [c * usual for c, usual in zip(model.coef_[0], scale, strict=True)]
     found = Table("measurement", "effect on 'benign'", box=None)
     for j in sorted(range(len(names)), key=lambda j: -abs(effects[j]))[:5]:
         found.add_row(names[j], f"{effects[j]:+.1f}")
     console.print(found)
     console.print(f"\nModel: {files[0]}", soft_wrap=True, highlight=False)
     console.print(f"Report, a page for your browser: {path}", soft_wrap=True, highlight=False)
-
-
-def _range(name: str) -> tuple[float, float]:
-    for measurement, (mean, error, worst) in _RANGES.items():
-        if name == f"mean {measurement}":
-            return mean
-        if name == f"{measurement} error":
-            return error
-        if name == f"worst {measurement}":
-            return worst
-    raise KeyError(name)

@@ -210,13 +210,19 @@ def _likely_lacks(request: FitRequest, prepared: Prepared, forecast: Forecast | 
         if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
             out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")
         # bought ranges and declared scales follow the data; a declared range may be any number of times too wide
-        if request.bounds.features is not None and (forecast.least_seen or 0.0) > _NARROW:
+        if request.bounds.features is not None and forecast.least_seen is not None and forecast.least_seen > _NARROW:
             out.append(
-                f"columns whose standard deviation is below about {forecast.least_seen:.1%} of their declared range "
-                "lose half of their weight or more: declare narrower ranges, or Bounds(centre=, scale=, clip=)"
+                f"{_thin_columns(forecast.least_seen)} lose half of their weight or more: declare narrower ranges, or "
+                "Bounds(centre=, scale=, clip=)"
             )
         out += forecast.doubts
     return tuple(out)
+
+
+def _thin_columns(least_seen: float) -> str:
+    if least_seen >= 0.5:  # no column's standard deviation is above half of its range
+        return "all columns, however spread over their declared ranges,"
+    return f"columns whose standard deviation is below about {least_seen:.1%} of their declared range"
 
 
 def _doubtful_ranges(request: FitRequest, calibrated: CalibratedPlan, facts: Facts) -> list[str]:

@@ -87,8 +87,12 @@ def test_the_plan_says_which_columns_are_lost(wide):
 
 
 def test_declared_ranges_in_which_columns_are_easily_lost_are_warned_of():
-    plan = DPLogisticRegression(bounds=Bounds(features=(0, 100))).plan(300, 20)
+    plan = DPLogisticRegression(bounds=Bounds(features=(0, 100))).plan(2000, 20)
     assert any("of their declared range lose half" in text for text in plan.warnings)
+    hopeless = DPLogisticRegression(epsilon=0.1, bounds=Bounds(features=(0, 100))).plan(100, 20)
+    assert any(
+        text.startswith("all columns, however spread over their declared ranges, lose") for text in hopeless.warnings
+    )
     for bounds in (None, Bounds(scale=1, clip=3.0)):
         assert not any("declared range" in text for text in DPLogisticRegression(bounds=bounds).plan(300, 20).warnings)
 

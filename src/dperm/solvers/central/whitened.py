@@ -224,7 +224,7 @@ class WhitenedDescent(Solver):
                 f"the second derivative of the loss is about {recipe.curvature:g}",
                 "rows are about as long as one another, and the metric is seen",
                 "the others spread over their ranges, a column whose standard deviation is below about "
-                f"{min(least, 1.0):.1%} of its range loses half of its weight or more",
+                f"{min(least, 0.5):.1%} of its range loses half of its weight or more",
                 f"weights can explain about {recipe.explained * square:.2g} of a constant's loss",
             ),
             doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
