@@ -59,6 +59,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e ".[dev]"
+	$(BIN)/python tests/programs.py
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt

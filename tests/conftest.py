@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from programs import find_chromium
+
 
 def _server_programs(folder: Path, user: int | None) -> Path:
     """Folder of the wheel's PostgreSQL programs, copied if the server's user may not read them in place."""
@@ -33,6 +36,15 @@ def _server_programs(folder: Path, user: int | None) -> Path:
         copied.chmod(0o755)
         programs = copied / "bin"
     return programs
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of a Chromium. ``make test`` installs one if it can; where tests count (``CI``), none is a failure."""
+    found = find_chromium()
+    if found is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no Chromium: run python tests/programs.py")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,13 +22,9 @@ SHOTS = os.environ.get("DPERM_SHOTS")
 
 
 @pytest.fixture
-def browser() -> Iterator[Any]:
-    found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+def browser(chromium: str) -> Iterator[Any]:
     with playwright.sync_playwright() as player:
-        try:
-            made = player.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
-        except playwright.Error:
-            pytest.skip("no Chromium is installed")
+        made = player.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield made
         made.close()
 

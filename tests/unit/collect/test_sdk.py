@@ -6,7 +6,6 @@ import copy
 import gzip
 import json
 import math
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import find_node
 
 from dperm.collect import Collection
 from dperm.collect.sdk import bundle
@@ -25,7 +25,8 @@ N_VECTORS = 100_000
 _EDGES = [0, 1, 2**31, 2**32 - 1]
 _ODD_VALUES = [None, 1e308, -1e308, 5e-324, 0, True, False, "7", -1.0]
 
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+NODE = find_node() or ""
+needs_node = pytest.mark.skipif(not NODE, reason="neither node nor playwright is installed")
 
 
 def _draw(words: list[int]) -> Callable[[], int]:
@@ -85,7 +86,7 @@ console.log(JSON.stringify(out));
 
 def _node(program: str, given: Any = None, flags: tuple[str, ...] = ()) -> Any:
     text = None if given is None else json.dumps(given)
-    done = subprocess.run(["node", *flags, "-e", program], input=text, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([NODE, *flags, "-e", program], input=text, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -163,7 +164,7 @@ def test_the_served_module_is_small_and_works_both_ways(logistic: Collection, tm
     main = tmp_path / "main.mjs"
     main.write_text(f'import dperm from "./dperm.mjs"; console.log({names});')
     plain = f'require("vm").runInThisContext(require("fs").readFileSync("{tmp_path}/dperm.js")); console.log({names})'
-    as_module = subprocess.run(["node", str(main)], capture_output=True, text=True, check=True, timeout=60).stdout
+    as_module = subprocess.run([NODE, str(main)], capture_output=True, text=True, check=True, timeout=60).stdout
     assert json.loads(as_module) == _node(plain) == ["load", "record", "answer", "report", "send"]
 
 
