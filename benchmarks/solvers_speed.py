@@ -94,7 +94,7 @@ def sparse(n, p, nnz, target):
     scipy_time = best_of(lambda: plain.T @ r)
     steps = np.rint(r * 1000)
     line(f"sparse {n}x{p}: gradient sums / scipy X^T r", best_of(lambda: data.design.sums(steps)) / scipy_time, "<= 2")
-    limits = np.full(p, 1e6)
+    limits = np.array([1e6])
     clipped = best_of(lambda: data.design.clipped_sums(steps, limits))
     line(f"sparse {n}x{p}: clipped sums / scipy X^T r", clipped / scipy_time, "<= 2")
     objective = Objective(Logistic(), L1(0.001))

@@ -8,9 +8,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from dperm.data.weights import BoxedWeights
 from dperm.objective import Logistic
-from dperm.queries import QUERIES, FirstMoment, FullGradient, QuantileScores, SecondMoment
+from dperm.queries import QUERIES, FirstMoment, FullGradient, GradientCoordinate, QuantileScores, SecondMoment
 from dperm.testing import QUERY_EXAMPLES, ContractViolation, check_query
+from dperm.testing.data import Layout
 
 
 def test_every_query_has_an_example():
@@ -20,6 +22,12 @@ def test_every_query_has_an_example():
 @pytest.mark.parametrize("name", sorted(QUERIES))
 def test_declared_sensitivity_holds(name):
     assert check_query(QUERY_EXAMPLES[name], raw=issubclass(QUERIES[name], QuantileScores), n_random=1) > 0.99
+
+
+@pytest.mark.parametrize("name", ["gradient block", "gradient coordinate"])
+def test_declared_sensitivity_holds_on_many_rows(name):
+    """Slopes of many rows are computed in single precision where a holder keeps scores between queries."""
+    assert check_query(QUERY_EXAMPLES[name], n_random=0, shapes=[Layout(n=5000, n_features=2)]) > 0.99
 
 
 @pytest.mark.slow
@@ -38,6 +46,11 @@ class ForgetsTheSecondRecord(FullGradient):
 class ForgetsToClip(FullGradient):
     def evaluate(self, data):
         return FullGradient(self.loss, self.weights, None).evaluate(data)
+
+
+class ForgetsToClipOneColumn(GradientCoordinate):
+    def _single(self, data):
+        return GradientCoordinate(self.loss, self.weights, None, self.columns)._single(data)
 
 
 class ClipsByTheWrongNorm(FullGradient):
@@ -79,6 +92,12 @@ def weights(facts):
     [
         (lambda rng, f: [ForgetsTheSecondRecord(Logistic(), s * weights(f)) for s in (0, 1, -1)], False),
         (lambda rng, f: [ForgetsToClip(Logistic(), s * weights(f), 0.1) for s in (0, 1, -1)], False),
+        (
+            lambda rng, f: [
+                ForgetsToClipOneColumn(Logistic(), BoxedWeights(s * np.ones(f.d), 8.0), 0.1, (0,)) for s in (0, 8, -8)
+            ],
+            False,
+        ),
         (lambda rng, f: [ClipsByTheWrongNorm(Logistic(), s * weights(f)) for s in (0, 1, -1)], False),
         (lambda rng, f: [DoublesTheDiagonal()], False),
         (lambda rng, f: [MomentOfSquares(0.5)], False),

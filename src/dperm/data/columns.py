@@ -46,6 +46,7 @@ class ColumnSums:
         self._target: FloatArray = np.zeros(0)
         self._slopes: FloatArray = np.zeros(0)
         self._slopes_hold = False
+        self._moving = False  # whether the weights moved before the last sum
 
     def total(
         self,
@@ -84,15 +85,20 @@ class ColumnSums:
         """Return the sum, and whether the slopes that are kept are now those of the scores."""
         kernels, entries = _kernels(), design.dense_column(column)
         if ready:
+            self._moving = False
             return kernels.clipped_column_sum(entries, self._slopes, limit), True
         moved, change = outstanding or (column, 0.0)
         step = (design.dense_column(moved), change)
         unit, per_grid = design.spacing * self._spacing, 1.0 / grid  # powers of two: multiplying is as good as dividing
         bound, scores, target, slopes = loss.slope_bound, self._scores, self._target, self._slopes
+        often, self._moving = outstanding is not None and self._moving, outstanding is not None
         if type(loss) is Logistic:  # a subclass may have slopes of its own
-            short = slopes.dtype == np.float32
-            kernel = kernels.moved_short_logistic_sum if short else kernels.moved_logistic_sum
-            return kernel(*step, entries, scores, unit, target, per_grid, limit, slopes), True
+            if slopes.dtype == np.float64:
+                return kernels.moved_logistic_sum(*step, entries, scores, unit, target, per_grid, limit, slopes), True
+            # weights that move at every step leave slopes that serve once
+            kept = slopes[: kernels.STRIP] if often else slopes
+            total = kernels.moved_short_logistic_sum(*step, entries, scores, unit, target, per_grid, limit, kept)
+            return total, not often
         if type(loss) in RESIDUAL_LOSSES:
             if outstanding:  # slopes cost less than writing them down, unless they serve again
                 return kernels.moved_residual_sum(*step, entries, scores, unit, target, bound, per_grid, limit), False

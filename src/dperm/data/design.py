@@ -208,17 +208,21 @@ class DesignMatrix:
         return float(clipped_column_sum(entries, slopes, limit))
 
     def clipped_sums(self, row_steps: FloatArray, limits: FloatArray) -> FloatArray:
-        """Sum over rows of entry times ``row_steps``, each product clipped to its column's limit (whole steps)."""
+        """Sum over rows of entry times ``row_steps``, each product clipped to its column's limit (whole steps).
+
+        ``limits`` holds one number for each column or one for all.
+        """
         from dperm.kernels.clipped import clipped_sums_dense, clipped_sums_sparse  # compiled: only when needed
 
-        inner = limits[: self.n_features]
+        inner = limits[: self.n_features] if limits.size > 1 else limits.item()
         if self._sparse:
-            whole = clipped_sums_sparse(self._values.by_column, self._implicit, row_steps, inner)
+            implicit = self._implicit if self._centred else None
+            whole = clipped_sums_sparse(self._values.by_column, implicit, row_steps, inner)
         else:
             whole = clipped_sums_dense(self._values, row_steps, inner)
         if not self.intercept_steps:
             return whole
-        limit = limits[self.n_features]
+        limit = limits[-1]
         return np.append(whole, np.clip(self.intercept_steps * row_steps, -limit, limit).sum())
 
     @property

@@ -68,6 +68,8 @@ def penalty_named(name: Any, strength: float, l1_ratio: float) -> Penalty:
         "l2": lambda: L2(strength),
         "elastic-net": lambda: ElasticNet(strength, l1_ratio),
     }
+    if name is None:  # scikit-learn's word
+        name = "none"
     if not isinstance(name, str) or name not in makers:
         names = ", ".join(repr(one) for one in makers)
         raise InvalidInput(f"penalty must be one of {names}, not {name!r}.")

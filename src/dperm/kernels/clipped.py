@@ -67,6 +67,20 @@ def _sparse(
 
 
 @njit(cache=True, fastmath=_ANY_ORDER)
+def _sparse_alike(
+    data: FloatArray, indices: Any, indptr: Any, slopes: FloatArray, limit: float, out: FloatArray
+) -> None:
+    """The same with zeros not stored and one limit: with few entries in a column, reading less is what counts."""
+    start = indptr[0]
+    for j in range(out.size):
+        stop, total = indptr[j + 1], 0.0
+        for k in range(start, stop):
+            total += min(max(data[k] * slopes[indices[k]], -limit), limit)
+        out[j] = total
+        start = stop
+
+
+@njit(cache=True, fastmath=_ANY_ORDER)
 def _one_value(value: float, slopes: FloatArray, limit: float) -> float:
     total = 0.0
     for i in range(slopes.size):
@@ -74,22 +88,34 @@ def _one_value(value: float, slopes: FloatArray, limit: float) -> float:
     return total
 
 
-def clipped_sums_dense(values: FloatArray, slopes: FloatArray, limits: FloatArray) -> FloatArray:
-    """Sum over rows of clip(values[i, j] * slopes[i], -limits[j], limits[j]), column by column."""
+def _each(limits: FloatArray | float, size: int) -> FloatArray:
+    return np.ascontiguousarray(np.broadcast_to(limits, size))
+
+
+def clipped_sums_dense(values: FloatArray, slopes: FloatArray, limits: FloatArray | float) -> FloatArray:
+    """Sum over rows of clip(values[i, j] * slopes[i], -limits[j], limits[j]), column by column, or with one limit."""
     out = np.empty(values.shape[1])
-    _dense(values, slopes, limits, out)
+    _dense(values, slopes, _each(limits, out.size), out)
     return out
 
 
-def clipped_sums_sparse(matrix: Any, implicit: FloatArray, slopes: FloatArray, limits: FloatArray) -> FloatArray:
-    """The same for a CSC matrix of differences to a column's implicit value; cost by nonzeros.
+def clipped_sums_sparse(
+    matrix: Any, implicit: FloatArray | None, slopes: FloatArray, limits: FloatArray | float
+) -> FloatArray:
+    """The same for a CSC matrix of differences to a column's implicit value, all zero if None; cost by nonzeros.
 
     Rows that are not stored all have the implicit value, so their sum is taken once per different (value, limit).
     """
     out = np.empty(matrix.shape[1])
+    if implicit is None:
+        implicit = np.zeros(out.size)
+        if np.ndim(limits) == 0:
+            _sparse_alike(matrix.data, matrix.indices, matrix.indptr, slopes, float(limits), out)
+            return out
+    limits = _each(limits, out.size)
     _sparse(matrix.data, matrix.indices, matrix.indptr, implicit, slopes, limits, out)
     cache: dict[tuple[float, float], float] = {}
-    for j in np.flatnonzero(implicit) if implicit.any() else ():
+    for j in np.flatnonzero(implicit):
         key = (float(implicit[j]), float(limits[j]))
         if key not in cache:
             cache[key] = _one_value(key[0], slopes, key[1])

@@ -15,6 +15,7 @@ from dperm.kernels.short_sigmoid import short_fma, short_sigmoid
 from dperm.kernels.sigmoid import fma, sigmoid
 
 __all__ = [
+    "STRIP",
     "add_multiple",
     "clipped_column_sum",
     "moved_logistic_sum",
@@ -26,7 +27,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 ShortArray = NDArray[np.float32]
 
-_STRIP = 1024  # rows whose numbers stay in the nearest cache from one loop to the next
+STRIP = 512  # rows whose numbers stay in the nearest cache from one loop to the next
 
 
 # These two add whole numbers below 2^53: the compiler may fuse and reassociate, as nothing is rounded. They are
@@ -139,12 +140,16 @@ def moved_short_logistic_sum(
     limit: float,
     slopes: ShortArray,
 ) -> float:
-    """:func:`moved_logistic_sum` with slopes in single precision, for short grids."""
+    """:func:`moved_logistic_sum` with slopes in single precision, for short grids.
+
+    Slopes that nobody will ask for again need not leave the cache: ``slopes`` may be as short as a strip.
+    """
     total, short = 0.0, np.float32(per_grid)
-    predictions = np.empty(_STRIP, np.float32)
-    for start in range(0, scores.size, _STRIP):
-        stop = min(start + _STRIP, scores.size)
+    predictions, kept = np.empty(STRIP, np.float32), slopes.size >= scores.size
+    for start in range(0, scores.size, STRIP):
+        stop = min(start + STRIP, scores.size)
+        strip = slopes[start:stop] if kept else slopes[: stop - start]
         _move(before[start:stop], change, scores[start:stop], spacing, predictions)
-        _short_slopes(predictions, target[start:stop], short, slopes[start:stop])
-        total += clipped_column_sum(column[start:stop], slopes[start:stop], limit)
+        _short_slopes(predictions, target[start:stop], short, strip)
+        total += clipped_column_sum(column[start:stop], strip, limit)
     return total

@@ -14,7 +14,7 @@ import numpy as np
 from dperm.data.facts import Facts
 from dperm.data.query import Query
 from dperm.data.rowmap import RowMap
-from dperm.data.weights import SparseWeights
+from dperm.data.weights import BoxedWeights, SparseWeights
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
@@ -85,21 +85,35 @@ def _full_gradients(rng: Any, facts: Facts) -> list[Query]:
     return queries
 
 
+def _kept_weights(rng: Any, facts: Facts) -> list[Any]:
+    """Weights that a holder keeps scores for between queries: boxed, boxed and moved, sparse."""
+    some = {int(j): 3.0 * float(rng.normal()) for j in rng.choice(facts.d, max(1, facts.d // 2), replace=False)}
+    boxed = BoxedWeights(1e3 * rng.normal(size=facts.d), 64.0)
+    return [BoxedWeights(np.zeros(facts.d), 1.0), boxed.moved(0, -50.0), SparseWeights(facts.d, some, 8.0)]
+
+
 def _blocks(rng: Any, facts: Facts) -> list[Query]:
     size = max(1, facts.d // 2)
-    return [
+    blocks = [
         GradientBlock(loss, weights, clip, tuple(rng.choice(facts.d, size, replace=False).tolist()))
         for loss in (*_LOSSES, Multinomial(3))
         for weights in _weights(rng, facts, loss.n_outputs)
         for clip in (None, 0.2 * facts.row_bound)
     ]
+    kept = [
+        GradientBlock(loss, weights, clip, (int(rng.integers(facts.d)),))
+        for loss in _LOSSES
+        for weights in _kept_weights(rng, facts)
+        for clip in (None, 0.1)
+    ]
+    return [*blocks, *kept]
 
 
 def _coordinates(rng: Any, facts: Facts) -> list[Query]:
     return [
         GradientCoordinate(loss, weights, clip, (int(rng.integers(facts.d)),))
         for loss in _LOSSES
-        for weights in _weights(rng, facts)
+        for weights in (*_weights(rng, facts), *_kept_weights(rng, facts))
         for clip in (None, 0.1)
     ]
 

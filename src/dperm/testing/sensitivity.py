@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dperm.queries.perturbed import PeopleObjective
 from dperm.queries.sharing import PartyQuery
 from dperm.queries.transcript import LabelQuery
 from dperm.testing._violation import demand
-from dperm.testing.data import as_labels, as_party, design_pairs, layouts, table_pairs
+from dperm.testing.data import Layout, as_labels, as_party, design_pairs, layouts, table_pairs
 
 __all__ = ["check_query"]
 
@@ -35,6 +35,7 @@ def check_query(
     n_random: int = 3,
     seed: int = 0,
     tight: float = 0.6,
+    shapes: Sequence[Layout] | None = None,
 ) -> float:
     """Check queries made by ``make(rng, facts)`` on random and worst-case neighbours under both relations.
 
@@ -47,6 +48,8 @@ def check_query(
         Returns query instances for public facts.
     raw : bool
         Whether the queries run on raw tables instead of designs.
+    shapes : sequence of Layout, optional
+        Shapes of the designs; by default one of every kind.
 
     Returns
     -------
@@ -57,7 +60,7 @@ def check_query(
     closest: dict[Neighbours, float] = {}
     for neighbours in Neighbours:
         ratios = [0.0]
-        sources: list[Any] = [False, True] if raw else layouts()
+        sources: Sequence[Any] = [False, True] if raw else shapes or layouts()
         for source in sources:
             for n_classes in (2, 3):
                 if raw:

@@ -77,6 +77,21 @@ def test_a_run_on_many_rows_equals_single_questions():
         assert abs(loose - whole) <= 1e-6 * n
 
 
+def test_moves_in_a_row_and_rests_between_them_equal_single_questions():
+    """Slopes are written down only where they may serve again."""
+    n, rng = 5000, np.random.default_rng(6)
+    data, fresh, weights = data_of(n), data_of(n), BoxedWeights(np.zeros(7), 8.0)
+    held = set()
+    for moves in (1, 0, 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1, 1, 1, 0):
+        if moves:
+            weights = weights.moved(int(rng.integers(7)), float(rng.normal()))
+        query = GradientBlock(Logistic(), weights, 0.3, (int(rng.integers(7)),))
+        fresh.memory.columns = ColumnSums()
+        assert query.evaluate(data).tobytes() == query.evaluate(fresh).tobytes()
+        held.add((moves, data.memory.columns._slopes_hold))
+    assert held == {(1, True), (1, False), (0, True)}
+
+
 def test_losses_may_alternate():
     data, rng = data_of(), np.random.default_rng(2)
     for t, (weights, column) in enumerate(walk(rng, 7, 40)):

@@ -310,3 +310,14 @@ def test_a_pipeline():
     assert ledger.spent().n_fits == 1
     pipeline.set_params(dplogisticregression__epsilon=3.0)
     assert clone(pipeline).get_params()["dplogisticregression__epsilon"] == 3.0
+
+
+def test_no_penalty_may_be_spelt_as_in_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    y = (X[:, 0] > 0).astype(int)
+    one, two = (
+        DPLogisticRegression(bounds=Bounds(features=(-1, 1)), penalty=penalty, insecure_seed=0).fit(X, y)
+        for penalty in (None, "none")
+    )
+    assert one.coef_.tolist() == two.coef_.tolist()

@@ -249,3 +249,11 @@ def test_huge_weights_give_finite_gradients():
     weights = np.zeros((3, 3))
     weights[:, 0] = 8.9e307
     assert np.isfinite(FullGradient(Multinomial(3), weights).evaluate(data)).all()
+
+
+@pytest.mark.parametrize("n_blocks", [1, 4])
+def test_weights_stay_in_their_box(n_blocks):
+    data = design_data(Layout(n=30, n_features=4), np.eye(30, 4), np.ones(30))
+    solver = BlockDescent(n_rounds=1, n_inner=40, n_blocks=n_blocks, clip=1e9, step=50.0, averaging=False, box=0.25)
+    found = run(solver, Objective(Logistic(), NoPenalty()), data).weights
+    assert np.abs(found).max() == pytest.approx(0.25 / data.facts.value_bound)

@@ -122,6 +122,24 @@ def test_each_update_has_the_noise_of_its_own_limit():
     assert score * data.facts.n == pytest.approx(ratios.max(), rel=1e-6)
 
 
+def test_three_quarters_of_the_budget_choose():
+    plan = GreedyCoordinateDescent(n_steps=3).plan(Objective(Logistic()), uneven().facts)
+    shares = {release.query: release.share for release in plan.releases}
+    assert shares["greedy scores"] / sum(shares.values()) == pytest.approx(0.75)
+
+
+def test_the_step_factor_moves_the_update_only():
+    """Inside the score it would multiply what one person can change."""
+    scored, moved = [], []
+    for step in (1.0, 2.2):
+        solver = GreedyCoordinateDescent(n_steps=1, smoothness=curvatures(), step=step)
+        found, holder = run(solver, Objective(Logistic()), uneven(), 1e9)
+        scored.append([r.sensitivity for r in holder.released if r.query != GradientCoordinate.name])
+        moved.append(np.abs(found).max())
+    assert scored[0] == scored[1]
+    assert moved[1] == pytest.approx(2.2 * moved[0], rel=1e-6)
+
+
 def test_a_smaller_limit_than_charged_is_not_possible():
     """The book sees multipliers only, so the sensitivity must come from the query that is released."""
 

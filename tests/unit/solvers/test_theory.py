@@ -55,6 +55,64 @@ def test_greedy_rates_move_the_right_way():
     assert theory.greedy_steps_strongly_convex(10**6, 1000, 1.0, 1e-6, 0.1, 0.25, 1.0, 0.7) > 1.0
 
 
+ARGUMENTS = {"n": 1000, "p": 50, "epsilon": 0.5, "delta": 1e-5, "smallest_smoothness": 0.25, "largest_lipschitz": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "power"),
+    [
+        ("n", -2 / 3),
+        ("epsilon", -2 / 3),
+        ("distance", 4 / 3),
+        ("smallest_smoothness", -1 / 3),
+        ("largest_lipschitz", 2 / 3),
+    ],
+)
+def test_convex_greedy_rate_scales_as_printed(name, power):
+    given = {**ARGUMENTS, "distance": 3.0}
+    base, doubled = theory.greedy_rate_convex(**given), theory.greedy_rate_convex(**{**given, name: 2 * given[name]})
+    assert doubled / base == pytest.approx(2.0**power)
+
+
+@pytest.mark.parametrize(
+    ("name", "power"),
+    [
+        ("n", 2 / 3),
+        ("epsilon", 2 / 3),
+        ("distance", 2 / 3),
+        ("smallest_smoothness", 1 / 3),
+        ("largest_lipschitz", -2 / 3),
+    ],
+)
+def test_convex_greedy_steps_scale_as_printed(name, power):
+    given = {**ARGUMENTS, "distance": 3.0}
+    del given["p"]
+    base, doubled = theory.greedy_steps_convex(**given), theory.greedy_steps_convex(**{**given, name: 2 * given[name]})
+    assert doubled / base == pytest.approx(2.0**power)
+
+
+def test_greedy_rates_are_the_printed_numbers():
+    """Theorems 4.4 and 4.7 of Mangold et al. (2023), worked out by hand."""
+    tail = math.log(1e5)
+    convex = theory.greedy_rate_convex(**ARGUMENTS, distance=3.0, failure=0.1)
+    assert convex == pytest.approx(
+        3 ** (4 / 3) * 2 ** (2 / 3) * tail * math.log(500) / (500 ** (2 / 3) * 0.25 ** (1 / 3))
+    )
+    steps = theory.greedy_steps_convex(1000, 0.5, 1e-5, 3.0, 0.25, 2.0)
+    assert steps == pytest.approx((1500**2 * 0.25 / (4 * tail)) ** (1 / 3))
+    strong = theory.greedy_rate_strongly_convex(**ARGUMENTS, strong_convexity=0.2, failure=0.1)
+    assert strong == pytest.approx(4 * tail * math.log(5000) / (0.25 * 0.04 * 500**2))
+    inside = 0.25 * 0.2 * 1e6 * 3.0 / (2 * tail * math.log(1000))
+    count = theory.greedy_steps_strongly_convex(10**6, 50, 1.0, 1e-5, 0.2, 0.25, 2.0, 3.0, failure=0.1)
+    assert count == pytest.approx(math.log(inside) / 0.2)
+    sparse = theory.greedy_quasi_sparse_bound(
+        2, n=1000, p=50, epsilon=0.5, gap=3.0, tolerance=0.1, n_large=4, sparsity=1, strong_convexity=0.2,
+        smallest_smoothness=0.25, largest_lipschitz=2.0,
+    )  # fmt: skip
+    contraction = (1 - 0.2 / (4 * 5)) ** 2
+    assert sparse == pytest.approx(3.0 * contraction + 6 * 46 * 0.01 + 4 * 2 * 6 / (0.25 * 0.2 * 500**2))
+
+
 def test_quasi_sparsity():
     w = [5.0, -2.0, 0.05, 0.0, -0.01]
     assert theory.quasi_sparsity(w, 0.1) == 2
