@@ -115,6 +115,10 @@ class RunFolder:
                     "from a copy, and going on would release again what was released since; start a run under another "
                     "name."
                 )
+            if mark < number:
+                # the crash came between the two: what this record says leaves next, and a copy from before it must
+                # be recognised from then on
+                self._marks.write(number, Message("mark"))
         if message is None:
             return None
         return Record(message.facts, {name: array.tobytes() for name, array in message.arrays.items()})

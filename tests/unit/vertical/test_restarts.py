@@ -11,8 +11,9 @@ import pytest
 
 from dperm.errors import InvalidInput, PeerRefused, StateLost
 from dperm.solvers.vertical import TASKS
+from dperm.solvers.vertical.programs import Message
 from dperm.vertical.envelope import REPLY, Envelope
-from dperm.vertical.store import Record, RunFolder
+from dperm.vertical.store import Record, RunFolder, _Slots
 from dperm.vertical.training import task_of
 from dperm.vertical.transport import InProcess
 from dperm.vertical.wire import decode
@@ -193,6 +194,36 @@ def test_a_crash_between_record_and_mark_loses_nothing(tmp_path):
     again.save(Record({"k": 5}, {}))
     assert again.load().facts["k"] == 5
     again.close()
+
+
+def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_from_a_copy(organisations):
+    """The stored reply leaves in the next life: by then a copy from before it must be recognised."""
+    org = organisations(secure_sum=False)
+    cheat, residual = org.cheat(), Message("residual", {"residual": np.ones(40)}, {"round": 0})
+    cheat.begin(org.spec())
+    before = (cheat.state, cheat.step)
+    _backup(org, ["org-a"], "copy")
+    org.start()
+    write = _Slots.write
+
+    def dying(self, number, message):
+        if message.kind == "mark":
+            raise Crash
+        write(self, number, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Slots, "write", dying)
+        with pytest.raises(Crash):
+            cheat.ask(residual)
+    org.start()
+    first = cheat.ask(residual, attempt=1)
+    cheat.state, cheat.step = before
+    assert np.array_equal(cheat.ask(residual, attempt=1).arrays["weights"], first.arrays["weights"])
+    org.stop()
+    _restore(org, ["org-a"], "copy")
+    cheat.state, cheat.step = before
+    with pytest.raises(PeerRefused, match="the record of run 'fit-1' is older than"):
+        cheat.ask(residual, attempt=2)
 
 
 def test_no_mask_covers_two_values_even_where_there_is_no_ledger(stage, tmp_path):
