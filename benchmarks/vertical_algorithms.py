@@ -71,11 +71,11 @@ class Vertical:
             Scope(task.calibrated, Ledger(), task.neighbours, "benchmark", unbounded=unbounded)
             for _ in range(1 + len(self.designs))
         ]
-        coordinator = task.coordinator(self.y, scopes[0], RandomSource(seed))
+        coordinator = task.coordinator(self.y, scopes[0], task.source("coordinator", seed))
         if watch is not None:
             coordinator.watch = watch
         parties = {
-            name: task.party(name, design, scope, RandomSource(seed))
+            name: task.party(name, design, scope, task.source(name, seed))
             for (name, design), scope in zip(self.designs.items(), scopes[1:], strict=True)
         }
         conversation = Conversation()
@@ -286,7 +286,7 @@ def main():
         "identity": lambda: identity(adult),
         "uplink": lambda: uplink(adult),
         "help": lambda: help_of_others(adult, min(args.runs, 2)),
-        "mnist": lambda: noise_free(mnist(), 300, 0.1, 1024, 0.06),
+        "mnist": lambda: noise_free(mnist(), 300, 0.003, 1024, 0.06),
     }
     stored = RESULTS / "vertical.json"
     results = json.loads(stored.read_text()) if stored.exists() else {}

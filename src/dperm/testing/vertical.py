@@ -113,8 +113,10 @@ def run_vertical(
         name: Scope(task.calibrated, Ledger(neighbours=task.neighbours), task.neighbours, "check", unbounded=unbounded)
         for name in names
     }
-    coordinator = task.coordinator(target, scopes["coordinator"], RandomSource(seed))
-    parties = {name: task.party(name, design, scopes[name], RandomSource(seed)) for name, design in designs.items()}
+    coordinator = task.coordinator(target, scopes["coordinator"], task.source("coordinator", seed))
+    parties = {
+        name: task.party(name, design, scopes[name], task.source(name, seed)) for name, design in designs.items()
+    }
     for program in (coordinator, *parties.values()):
         if prepare is not None:
             prepare(program)

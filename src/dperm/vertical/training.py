@@ -17,7 +17,6 @@ from dperm.objective import LOSSES, PENALTIES, Objective
 from dperm.privacy.budget import Budget, default_delta
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import write_whole
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical import TASKS
@@ -101,11 +100,6 @@ def holds_intercept(spec: RunSpec, party: str) -> bool:
     return bool(holder == party)
 
 
-def _source(spec: RunSpec, name: str) -> RandomSource:
-    seed = spec.options.get("insecure_seed")
-    return RandomSource() if seed is None else RandomSource(f"{seed}|{name}")
-
-
 def _unbounded(spec: RunSpec, task: VerticalTask) -> str | None:
     if spec.options.get("insecure_seed") is not None:
         return "insecure_seed makes the noise reproducible"
@@ -138,7 +132,8 @@ class TrainingDesk(_Charged):
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         assert scope is not None
         design = self._table.design(holds_intercept(spec, self._name))
-        return task_of(spec).party(self._name, design, scope, _source(spec, self._name))
+        task = task_of(spec)
+        return task.party(self._name, design, scope, task.source(self._name, spec.options.get("insecure_seed")))
 
     def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
         """Keep this party's part of the model: its own columns' weights, in their own units.
@@ -185,7 +180,9 @@ class LabelDesk(_Charged):
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> CoordinatorProgram:
         assert scope is not None
-        return task_of(spec).coordinator(self._table.target, scope, _source(spec, self._name))
+        task = task_of(spec)
+        source = task.source(self._name, spec.options.get("insecure_seed"))
+        return task.coordinator(self._table.target, scope, source)
 
     def last_words(self, spec: RunSpec, program: CoordinatorProgram) -> Mapping[str, Message]:
         weights = getattr(program.result(), "weights", {})

@@ -182,7 +182,7 @@ def test_a_run_goes_on_from_stored_states(name):
 
     def start():
         scopes = [Scope(task.calibrated, Ledger(), task.neighbours, "x", unbounded="seeded") for _ in range(3)]
-        sources = [RandomSource(3) for _ in range(3)]
+        sources = [task.source(name, 3) for name in ("coordinator", *designs)]
         return scopes, sources
 
     scopes, sources = start()

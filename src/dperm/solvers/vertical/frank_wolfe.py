@@ -80,6 +80,7 @@ class DistributedFrankWolfe(VerticalTask):
     product: bool = False
 
     name: ClassVar[str] = "distributed-frank-wolfe"
+    common_draws: ClassVar[bool] = True
     public_arrays: ClassVar[frozenset[str]] = frozenset({"choice"})
 
     def __post_init__(self) -> None:

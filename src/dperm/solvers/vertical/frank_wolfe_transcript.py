@@ -64,6 +64,7 @@ class SketchedFrankWolfe(DistributedFrankWolfe):
     choice_share: float = 0.25
 
     name: ClassVar[str] = "sketched-frank-wolfe"
+    common_draws: ClassVar[bool] = False  # sketches and scores carry Gaussian noise of each party
     #: columns that were never chosen have no sketch
     may_forfeit: ClassVar[tuple[str, ...]] = (SketchedColumn.name,)
     views: ClassVar[tuple[str, ...]] = ("transcript",)

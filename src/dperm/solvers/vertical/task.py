@@ -95,6 +95,8 @@ class VerticalTask(ABC):
     #: arrays of messages that may leave the trusted domain in the model view: they were released
     public_arrays: ClassVar[frozenset[str]] = frozenset()
     views: ClassVar[tuple[str, ...]] = ("model",)
+    #: whether every draw is labelled by run, round and column, so that with a seed all participants share one stream
+    common_draws: ClassVar[bool] = False
     supported_neighbours: ClassVar[Mapping[str, tuple[Neighbours, ...]]] = {
         "model": tuple(Neighbours),
         "transcript": (Neighbours.REPLACE_ONE,),
@@ -176,6 +178,14 @@ class VerticalTask(ABC):
     @abstractmethod
     def party(self, name: str, design: DesignMatrix, charges: Charges, source: RandomSource) -> TrainedParty:
         """Return a party's program."""
+
+    def source(self, participant: str, insecure_seed: int | str | None = None) -> RandomSource:
+        """Return a participant's source of noise.
+
+        With a seed, two participants would otherwise add the same noise, and hide nothing from each other's sums.
+        """
+        made = RandomSource(insecure_seed)
+        return made if self.common_draws else made.stream(participant)
 
     def check_party(self, name: str, design: DesignMatrix) -> None:
         """Refuse a design that is not the one that was agreed on."""
