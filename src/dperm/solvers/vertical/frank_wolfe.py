@@ -150,10 +150,6 @@ class DistributedFrankWolfe(VerticalTask):
     def plan(self) -> Plan:
         return Plan(tuple(PlannedRelease(group, "selection", self.n_steps) for group in self.groups()))
 
-    def public_facts(self) -> dict[str, Any]:
-        own = {"n_steps": self.n_steps, "radius": self.radius, "n_sampled": self.n_sampled, "product": self.product}
-        return super().public_facts() | own
-
     def coordinator(self, target: FloatArray, charges: Charges, source: RandomSource) -> FrankWolfeCoordinator:
         return FrankWolfeCoordinator(self, self.check_target(target), charges, source)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any, ClassVar
@@ -212,8 +212,10 @@ class VerticalTask(ABC):
             yield ReleaseLine(planned.query, planned.kind, planned.count, 0, multiplier, None, None, None, audience)
 
     def public_facts(self) -> dict[str, Any]:
-        """What was assumed public."""
-        return {
+        """What was assumed public: the parties, the objective, and every option of the method."""
+        common = {f.name for f in fields(VerticalTask)}
+        options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in common}
+        return options | {
             "task": self.name,
             "view": self.view,
             "records": self.n,

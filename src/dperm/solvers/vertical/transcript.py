@@ -54,6 +54,7 @@ class TranscriptSharing(AdmmSharing):
     """
 
     view: str = "transcript"
+    rho: float = 0.1  # shorter steps than in the model view: scores carry noise
     score_clip: float = 2.0
     score_share: float = 0.4
     slope_share: float = 0.4
