@@ -34,6 +34,8 @@ from dperm.solvers.vertical import (
     DistributedFrankWolfe,
     ExactSharing,
     SgdOverParties,
+    centralised,
+    local_only,
     planner,
     run_in_process,
 )
@@ -64,19 +66,20 @@ class Vertical:
         ones = np.ones((X.shape[0], 1))
         self.pooled = sp.hstack([X, ones]).tocsr() if sp.issparse(X) else np.column_stack([X, ones])
 
-    def run(self, task, seed=None, watch=None):
+    def run(self, task, seed=None, watch=None, designs=None):
         """Run a task with real programs; return result and conversation."""
+        designs = self.designs if designs is None else designs
         unbounded = task.no_guarantee if seed is None else "seeded, for comparison"
         scopes = [
             Scope(task.calibrated, Ledger(), task.neighbours, "benchmark", unbounded=unbounded)
-            for _ in range(1 + len(self.designs))
+            for _ in range(1 + len(designs))
         ]
         coordinator = task.coordinator(self.y, scopes[0], task.source("coordinator", seed))
         if watch is not None:
             coordinator.watch = watch
         parties = {
             name: task.party(name, design, scope, task.source(name, seed))
-            for (name, design), scope in zip(self.designs.items(), scopes[1:], strict=True)
+            for (name, design), scope in zip(designs.items(), scopes[1:], strict=True)
         }
         conversation = Conversation()
         result = run_in_process(coordinator, parties, conversation)
@@ -178,6 +181,7 @@ def certified(data, n_runs):
     objective = Objective(Logistic(), L2(1e-5))
     tasks = {
         "ADMM sharing": AdmmSharing(objective, data.facts, BUDGET, **CERTIFIED),
+        "ADMM sharing, defaults": AdmmSharing(objective, data.facts, BUDGET),
         "blocks over parties": BlocksOverParties(
             objective, data.facts, BUDGET, n_rounds=40, step=6.0, limit=0.6, averaging=0.25
         ),
@@ -189,37 +193,30 @@ def certified(data, n_runs):
             "accuracy": [data.accuracy(w) for w in weights],
             "loss": [data.test_loss(w) for w in weights],
             "epsilon": task.report().guarantee.epsilon,
-            "rounds": 40,
+            "rounds": task.n_rounds,
         }
     return out
 
 
 def help_of_others(data, n_runs):
     """Party 1 alone, with help, and everything in one place: test loss over epsilon, and without noise."""
+    out = {"epsilon": [0.5, 1.0, 2.0, 4.0, 8.0], "with help": [], "alone, certified": [], "pooled, certified": []}
     alone_columns = [*range(66), 123]
-    _, pooled = data.optimum()
-    _, alone = data.optimum(columns=alone_columns)
     whole_test = data.pooled[data.n :]
-    out = {
-        "alone": log_loss(whole_test[:, alone_columns] @ alone, data.y_test),
-        "pooled": log_loss(whole_test @ pooled, data.y_test),
-        "epsilon": [0.5, 1.0, 2.0, 4.0, 8.0],
-        "with help": [],
-        "alone, certified": [],
-    }
-    single = single_party(data)
+    out["alone"] = log_loss(whole_test[:, alone_columns] @ data.optimum(columns=alone_columns)[1], data.y_test)
+    out["pooled"] = log_loss(whole_test @ data.optimum()[1], data.y_test)
     for epsilon in out["epsilon"]:
-        budget = Budget(epsilon, 1e-6)
-        for label, where in (("with help", data), ("alone, certified", single)):
-            task = AdmmSharing(Objective(Logistic(), L2(1e-5)), where.facts, budget, **CERTIFIED)
-            out[label].append([where.test_loss(where.run(task)[0].weights) for _ in range(n_runs)])
+        task = AdmmSharing(Objective(Logistic(), L2(1e-5)), data.facts, Budget(epsilon, 1e-6), **CERTIFIED)
+        alone, pooled = local_only(task, data.designs, "party 1"), centralised(task, data.designs)
+        for label, (made, designs), columns in (
+            ("with help", (task, data.designs), None),
+            ("alone, certified", alone, alone_columns),
+            ("pooled, certified", pooled, None),
+        ):
+            test = whole_test if columns is None else whole_test[:, columns]
+            runs = [data.run(made, designs=designs)[0].weights for _ in range(n_runs)]
+            out[label].append([log_loss(test @ np.concatenate(list(one.values())), data.y_test) for one in runs])
     return out
-
-
-def single_party(data):
-    """The same people with party 1's columns only."""
-    X = data.pooled[:, :66]
-    return Vertical(X, np.concatenate([data.y, data.y_test]), data.n, (), (8**0.5,))
 
 
 def identity(data):
@@ -241,7 +238,11 @@ def identity(data):
 
 
 def uplink(data):
-    """Objective against bytes sent by all parties, without noise: sharing at need, dense, one-shot sketching."""
+    """Objective against bytes sent by all parties, without noise.
+
+    Frank-Wolfe that shares columns at need; the same steps with every party sending its scores in each (dense); exact
+    ADMM, which is dense sharing too and takes far better steps; one-shot sketching of all columns.
+    """
     radius, free = 20.0, Budget(1e9, 1e-6)
     at_need = {"bytes": [], "objective": []}
     dense = {"bytes": [], "objective": []}
@@ -253,6 +254,14 @@ def uplink(data):
         at_need["objective"].append(value)
         dense["bytes"].append(planner.dense_uplink_bytes(n_rounds=n_steps, n_parties=2, n=data.n))
         dense["objective"].append(value)  # the same steps, every party sending its scores in each
+    admm = {"bytes": [], "objective": []}
+
+    def watch(weights):
+        rounds = 1 + len(admm["bytes"])
+        admm["bytes"].append(planner.dense_uplink_bytes(n_rounds=rounds, n_parties=2, n=data.n))
+        admm["objective"].append(data.objective(weights, 0.0))
+
+    data.run(ExactSharing(Objective(Logistic(), L2(STRENGTH)), data.facts, BUDGET, n_rounds=60, rho=0.1), watch=watch)
     rng = np.random.default_rng(0)
     one_shot = {"bytes": [], "objective": []}
     X = data.pooled[: data.n, :-1]
@@ -271,7 +280,12 @@ def uplink(data):
         found = minimize(cost, np.zeros(Z.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 300})
         one_shot["bytes"].append(planner.one_shot_uplink_bytes(n=data.n, n_rows=Z.shape[1] - 1))
         one_shot["objective"].append(float(found.fun))
-    return {"sharing at need": at_need, "dense sharing": dense, "one-shot sketching": one_shot}
+    return {
+        "Frank-Wolfe, sharing at need": at_need,
+        "dense Frank-Wolfe": dense,
+        "exact ADMM (dense)": admm,
+        "one-shot sketching": one_shot,
+    }
 
 
 def main():

@@ -37,7 +37,7 @@ def uplink(results, path):
     """Objective against bytes."""
     figure, axis = plt.subplots(figsize=(6.5, 4.5))
     for label, curve in results["uplink"].items():
-        axis.semilogx(curve["bytes"], curve["objective"], marker="o", label=label)
+        axis.semilogx(curve["bytes"], curve["objective"], marker="o", markersize=4, label=label)
     axis.set_xlabel("bytes sent by all parties")
     axis.set_ylabel("training objective")
     axis.set_ylim(0.31, 0.8)  # the first steps of Frank-Wolfe are far above
@@ -54,6 +54,7 @@ def help_of_others(results, path):
     for label, text in (
         ("with help", "party 1 with help, certified"),
         ("alone, certified", "party 1 alone, certified"),
+        ("pooled, certified", "all columns in one place, certified"),
     ):
         runs = np.array(data[label])
         axis.errorbar(data["epsilon"], runs.mean(axis=1), yerr=runs.std(axis=1), marker="o", capsize=3, label=text)

@@ -12,7 +12,7 @@ from dperm.data.design import DesignMatrix
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget
 from dperm.privacy.gdp import epsilon_of
-from dperm.solvers.vertical import AdmmSharing, ExactSharing, planner
+from dperm.solvers.vertical import AdmmSharing, DistributedFrankWolfe, ExactSharing, planner
 from dperm.testing.data import Layout
 from dperm.testing.vertical import facts_of, run_vertical, vertical_problem
 
@@ -78,14 +78,27 @@ def test_printed_feature_noise_is_too_small():
 
 
 def test_printed_updates_leave_the_ball():
-    """Adding one atom of norm eta for each of K parties gives a point of norm K eta after the first step."""
-    eta, n_parties, d = 2.0, 4, 8
-    x = np.zeros(d)
-    gamma = 1.0  # 2 / (t + 2) at t = 0
-    atoms = np.zeros((n_parties, d))
-    atoms[np.arange(n_parties), 2 * np.arange(n_parties)] = eta
-    x = (1.0 - gamma) * x + gamma * atoms.sum(axis=0)
-    assert np.abs(x).sum() == n_parties * eta
+    """The same choices, by the printed update and by dperm's: one leaves the ball, the other never does."""
+    eta, n_steps = 2.0, 12
+    designs, target = vertical_problem(3, n=80)
+    task = DistributedFrankWolfe(
+        Objective(Logistic()), facts_of(designs), Budget(50.0, 1e-5), n_steps=n_steps, radius=eta, product=True
+    )
+    run = run_vertical(task, designs, target)
+    printed, ours, norms = np.zeros(task.d), task.path(), []
+    for t, replies in enumerate(run.conversation.replies[::2]):
+        atoms, signs = np.zeros((len(designs), task.d)), {}
+        for k, (name, reply) in enumerate(replies.items()):
+            place, d = int(reply.arrays["choice"][0]), task.parties[name].d
+            column, sign = task.offsets[name] + place % d, 1 if place < d else -1
+            atoms[k, column], signs[column] = sign * eta, sign
+        printed = planner.printed_update(printed, atoms, 2.0 / (t + 2.0))
+        ours.move(signs)
+        norms.append((np.abs(printed).sum(), sum(map(abs, ours.weights().values()))))
+    assert norms[0][0] == len(designs) * eta  # K eta after the first step
+    assert all(own <= eta * (1.0 + 1e-12) for _, own in norms)
+    final = np.concatenate(list(run.result.weights.values()))
+    assert np.abs(final).sum() == pytest.approx(norms[-1][1])  # the path above is the one that the run took
 
 
 def test_participants_of_a_model_view_reconstruct_rows_and_labels():

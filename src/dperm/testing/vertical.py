@@ -40,6 +40,7 @@ from dperm.solvers.vertical import (
     VerticalTask,
     run_in_process,
 )
+from dperm.solvers.vertical.views import VIEWS
 from dperm.testing._violation import ContractViolation, demand
 from dperm.testing.canary import excess_delta, imagined
 from dperm.testing.data import Layout
@@ -205,7 +206,7 @@ def _shape_of(message: Message) -> Any:
 
 
 def _public_part(message: Message, task: VerticalTask) -> Any:
-    everything = task.view == "transcript"
+    everything = VIEWS[task.view].covers_participants
     arrays = {
         name: value.tobytes() for name, value in message.arrays.items() if everything or name in task.public_arrays
     }

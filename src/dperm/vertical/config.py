@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dperm.errors import InvalidInput
+from dperm.solvers.vertical.views import VIEWS
 from dperm.vertical.envelope import checked_name
 
 __all__ = ["Allowed", "Books", "Config", "Run", "Source", "read_config"]
@@ -43,7 +44,7 @@ class Allowed:
     epsilon: float = 0.0
     delta: float = 1e-6
     neighbours: tuple[str, ...] = ("replace-one",)
-    views: tuple[str, ...] = ("model", "transcript")
+    views: tuple[str, ...] = tuple(VIEWS)
     #: with whom, besides the coordinator; empty for whoever has a certificate
     parties: tuple[str, ...] = ()
     secure_sum: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -219,6 +220,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged():
         AdmmSharing(plain, {}, BUDGET)
     with pytest.raises(InvalidInput, match="align them first"):
         AdmmSharing(plain, {**facts, "other": replace(facts["north"], n=7)}, BUDGET)
+    with pytest.raises(Unsupported, match="encrypted view is planned, and nothing is claimed for it yet"):
+        AdmmSharing(plain, facts, BUDGET, view="encrypted")
     with pytest.raises(InvalidInput, match="view must be"):
         AdmmSharing(plain, facts, BUDGET, view="secret")
     with pytest.raises(Unsupported, match="no transcript view"):
@@ -266,3 +269,16 @@ def test_releases_are_counted_without_going_through_the_rounds(cls, n_rounds):
     assert sum(r.count for r in long.plan().releases) == MOST_ROUNDS * (3 if cls is AdmmSharing else 1)
     with pytest.raises(InvalidInput, match="at most 1000000"):
         replace(task, n_rounds=MOST_ROUNDS + 1)
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_the_report_lists_every_option_of_the_method(name):
+    """They are public and shape the result: whoever reads the report must not have to guess them."""
+    designs, _ = vertical_problem()
+    task = VERTICAL_EXAMPLES[name](facts_of(designs), BUDGET)
+    public = json.loads(task.report().to_json())["public"]
+    common = {"objective", "parties", "budget", "neighbours", "target_low", "target_high"}
+    assert {f.name for f in fields(task)} - common <= set(public)
+    if name == "admm-sharing":
+        given = {"step": 3.0, "averaging": 0.0, "box": 64.0, "rho": 0.25, "limit": 3.0, "n_rounds": 100}
+        assert {key: public[key] for key in given} == given

@@ -4,6 +4,7 @@ A task is the public description of a run; it makes the programs of both sides, 
 process and the multi-party runtime between processes.
 """
 
+from dperm.solvers.vertical.baselines import centralised, local_only
 from dperm.solvers.vertical.exact import ExactSharing
 from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe
 from dperm.solvers.vertical.frank_wolfe_transcript import SketchedFrankWolfe
@@ -29,6 +30,8 @@ __all__ = [
     "TranscriptSharing",
     "VerticalResult",
     "VerticalTask",
+    "centralised",
+    "local_only",
     "message_bytes",
     "run_in_process",
 ]

@@ -95,9 +95,7 @@ class ExactSharing(VerticalTask):
         super().__post_init__()
         few_enough(self, "n_rounds")
         positive(self, "rho", "box", "printed_bound")
-        if self.damping is None:
-            object.__setattr__(self, "damping", float(len(self.parties) - 1))
-        if self.damping is None or not self.damping >= 0.0:
+        if self.damping is not None and not self.damping >= 0.0:
             raise InvalidInput(f"damping must be 0 or more, not {self.damping!r}.")
         if self.calibration not in ("none", "paper"):
             raise InvalidInput(f"calibration must be 'none' or 'paper', not {self.calibration!r}.")
@@ -141,8 +139,8 @@ class ExactSharing(VerticalTask):
 
     def block(self, party: str, weights: FloatArray, inside: Inside, round_: int) -> FloatArray:
         """A party's next weights, from queries answered inside the domain."""
-        assert self.damping is not None
-        curvature = self.rho * (1.0 + self.damping)
+        damping = len(self.parties) - 1 if self.damping is None else self.damping
+        curvature = self.rho * (1.0 + damping)
         return inside(BlockMinimiser(weights, curvature, self.penalty, self.unpenalised(party)))
 
     def coordinator(self, target: FloatArray, charges: Charges, source: RandomSource) -> ExactCoordinator:

@@ -167,8 +167,8 @@ class FrankWolfeParty:
         self.task, self.name = task, name
         self.calibrated: CalibratedPlan = task.calibrated
         self._inbox, self._charges, self._source = Inbox(), charges, source
-        domain = task.domain if task.view == "model" else None  # without one nothing can be shared
-        self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, domain)
+        data = PartyData(design, self._inbox)
+        self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self._facts = task.parties[name]
         self.n_rounds = task.n_rounds
         self._round = 0

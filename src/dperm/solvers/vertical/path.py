@@ -64,8 +64,7 @@ class PathCoordinator:
         self.n_rounds, self.round = task.n_rounds, 0
         self._charges, self._source, self._inbox = charges, source, Inbox()
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
-        domain = task.domain if task.view == "model" else None
-        self._holder = DataHolder(data, charges, source, task.neighbours, domain)
+        self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self.path: Path = task.path()
         self._vectors: dict[int, FloatArray] = {}
         self._missing: list[int] = []  # active columns whose vector has not come yet

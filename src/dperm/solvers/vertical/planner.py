@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dperm.errors import InvalidInput
 
 __all__ = [
@@ -18,9 +21,12 @@ __all__ = [
     "printed_gradient_constant",
     "printed_oracle_constant",
     "printed_steps",
+    "printed_update",
     "sketch_rows",
     "uplink_bytes",
 ]
+
+FloatArray = NDArray[np.float64]
 
 _NUMBER = 8
 
@@ -88,6 +94,15 @@ def printed_feature_deviation(
     _check(n=n, n_parties=n_parties, n_steps=n_steps, singular_value=singular_value, epsilon=epsilon)
     root = math.sqrt(n_parties * n_steps) * math.sqrt(2.0 * (math.log(1.0 / delta) + epsilon / 2.0))
     return singular_value * root / (n * epsilon / 2.0)
+
+
+def printed_update(point: FloatArray, atoms: FloatArray, gamma: float) -> FloatArray:
+    """The server's step as printed: (1 - gamma) x + gamma times the sum of all parties' atoms, one in each row.
+
+    The sum of K atoms of norm eta may have norm K eta, so the point leaves the ball; dperm's ``product`` gives every
+    party a ball of radius eta / K instead.
+    """
+    return (1.0 - gamma) * point + gamma * atoms.sum(axis=0)
 
 
 def uplink_bytes(*, n_steps: int, n_parties: int, n_active: int, length: int, per_choice: int = 3) -> int:

@@ -32,19 +32,15 @@ from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import NOT_COVERED, PrivacyReport, ReleaseLine
 from dperm.solvers._checks import whole
 from dperm.solvers.vertical.programs import CoordinatorProgram, Message, TrainedParty
+from dperm.solvers.vertical.views import VIEWS, view_of
 
-__all__ = ["MOST_ROUNDS", "VIEWS", "VerticalResult", "VerticalTask", "expect_arrays", "few_enough"]
+__all__ = ["MOST_ROUNDS", "VerticalResult", "VerticalTask", "expect_arrays", "few_enough"]
 
 FloatArray = NDArray[np.float64]
 
-VIEWS = ("model", "transcript")
 #: of any method; whoever is asked to take part need not work out a plan without end
 MOST_ROUNDS = 1_000_000
 
-_PARTICIPANTS = (
-    "the participants themselves (model view): partial scores, residuals and shared columns travel between them "
-    "without noise, and from a few dozen rounds a participant can reconstruct other parties' rows and the labels"
-)
 _ALIGNMENT = "who the common people are: alignment shows it to the parties"
 
 
@@ -97,10 +93,6 @@ class VerticalTask(ABC):
     views: ClassVar[tuple[str, ...]] = ("model",)
     #: whether every draw is labelled by run, round and column, so that with a seed all participants share one stream
     common_draws: ClassVar[bool] = False
-    supported_neighbours: ClassVar[Mapping[str, tuple[Neighbours, ...]]] = {
-        "model": tuple(Neighbours),
-        "transcript": (Neighbours.REPLACE_ONE,),
-    }
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
@@ -111,12 +103,12 @@ class VerticalTask(ABC):
             raise InvalidInput("every party needs a name.")
         if len({facts.n for facts in self.parties.values()}) != 1:
             raise InvalidInput("the parties have different numbers of people: align them first.")
-        if self.view not in VIEWS:
-            raise InvalidInput(f"view must be 'model' or 'transcript', not {self.view!r}.")
+        proved = view_of(self.view).neighbours
         if self.view not in self.views:
             raise Unsupported(f"task {self.name!r} has no {self.view} view.")
-        if self.neighbours not in self.supported_neighbours[self.view]:
-            raise Unsupported(f"the {self.view} view is proved for neighbours='replace-one' only.")
+        if self.neighbours not in proved:
+            names = " or ".join(f"{str(one)!r}" for one in proved)
+            raise Unsupported(f"the {self.view} view is proved for neighbours={names} only.")
         if self.objective.loss.n_outputs != 1:
             raise Unsupported("vertical tasks take two classes or one number to predict.")
         if self.objective.constraint is not None or self.objective.unpenalised:
@@ -135,6 +127,11 @@ class VerticalTask(ABC):
     def penalty(self) -> SeparablePenalty:
         """The penalty of a single weight."""
         return SeparablePenalty.of(self.objective.penalty)
+
+    @property
+    def shared_domain(self) -> TrustedDomain | None:
+        """The domain, where the view leaves participants uncovered; without one nothing can be shared."""
+        return None if VIEWS[self.view].covers_participants else self.domain
 
     @property
     def domain(self) -> TrustedDomain:
@@ -204,9 +201,7 @@ class VerticalTask(ABC):
     # ---------------------------------------------------------------------------------------------- the report
     def release_lines(self) -> Iterable[ReleaseLine]:
         """Every group of releases with its noise; sizes and sensitivities follow from public numbers."""
-        audience = (
-            "everyone who sees a message" if self.view == "transcript" else "everyone who sees the model or any step"
-        )
+        audience = VIEWS[self.view].audience
         for planned in self.calibrated.plan.releases:
             multiplier = planned.noise_multiplier(self.calibrated.scale)
             yield ReleaseLine(planned.query, planned.kind, planned.count, 0, multiplier, None, None, None, audience)
@@ -239,11 +234,10 @@ class VerticalTask(ABC):
                 assumptions=(
                     "every participant runs this program as it is (semi-honest) and keeps its noise to itself",
                     "declared bounds of every party's columns and of the target were not taken from the data",
-                    *(("the participants may see per-person values of each other",) if self.view == "model" else ()),
+                    *VIEWS[self.view].assumptions,
                 ),
                 looseness=accounting.looseness,
             )
-        inside = (_PARTICIPANTS,) if self.view == "model" else ()
         return PrivacyReport(
             planned=accounting,
             guarantee=guarantee,
@@ -253,7 +247,7 @@ class VerticalTask(ABC):
             arithmetic="values, residuals and scores on power-of-two grids, sums exact in any order; lattice noise",
             randomness="AES-256-CTR keyed by the operating system" if secure else "insecure seed (reproducible)",
             version=version("dperm"),
-            not_covered=(*inside, _ALIGNMENT, *NOT_COVERED),
+            not_covered=(*VIEWS[self.view].not_covered, _ALIGNMENT, *NOT_COVERED),
         )
 
     def without_noise(self) -> VerticalTask:

@@ -1,0 +1,66 @@
+"""What others' columns are worth: the same method with one party's columns alone, and with all columns in one place.
+
+Both lines are drawn beside every vertical result in the literature (Hu et al. 2019, section 5). They are functions of a
+task: same method, options, budget and noise, one holder. Pooling tables is what a vertical run is there to avoid; it is
+for experiments, where one owner has all columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from dperm.data.design import DesignMatrix, Scaling
+from dperm.data.facts import Facts
+from dperm.errors import InvalidInput
+from dperm.solvers.vertical.task import VerticalTask
+
+__all__ = ["EVERYONE", "centralised", "local_only"]
+
+#: the one holder of a centralised run
+EVERYONE = "everyone"
+
+Task = TypeVar("Task", bound=VerticalTask)
+Designs = Mapping[str, DesignMatrix]
+
+
+def local_only(task: Task, designs: Designs, party: str) -> tuple[Task, dict[str, DesignMatrix]]:
+    """Return the task and the design of one party that learns with its own columns only, next to the label."""
+    if party not in designs:
+        raise InvalidInput(f"{party!r} is not a party of this run.")
+    return _held_by_one(task, designs, (party,), party)
+
+
+def centralised(task: Task, designs: Designs) -> tuple[Task, dict[str, DesignMatrix]]:
+    """Return the task and the design of one holder of all columns, those of the parties in their order."""
+    return _held_by_one(task, designs, tuple(designs), EVERYONE)
+
+
+def _held_by_one(
+    task: Task, designs: Designs, names: Sequence[str], holder: str
+) -> tuple[Task, dict[str, DesignMatrix]]:
+    """The intercept, whoever has it in the run, comes last; bounds follow from the parties' public bounds."""
+    heights = [design.intercept_height for design in designs.values()]
+    parts = [designs[name] for name in names]
+    X = np.column_stack([_features(part) for part in parts])
+    clip = max(part.shape.top * part.spacing for part in parts)
+    squares = (part.row_bound**2 - part.intercept_height**2 for part in parts)
+    scaling = Scaling(
+        np.zeros(X.shape[1]),
+        np.ones(X.shape[1]),
+        clip,
+        math.sqrt(sum(squares)),
+        min(part.shape.spread for part in parts),
+    )
+    design = DesignMatrix.from_array(X, scaling, max(heights))
+    return replace(task, parties={holder: Facts.of_design(design.shape)}), {holder: design}
+
+
+def _features(design: DesignMatrix) -> np.ndarray:
+    """Scaled values of a party's columns, without its constant."""
+    blocks = [block[:, : design.n_features] * design.spacing for _, block in design.row_chunks()]
+    return np.concatenate(blocks)
