@@ -21,7 +21,7 @@ __all__ = ["report"]
 @click.option("--force", is_flag=True, help="Write over an existing file.")
 @with_output
 def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
-    """Show the privacy report of MODEL, a saved model or a report."""
+    """Show the privacy report of MODEL, a saved model (also one of a vertical run) or a report."""
     from dperm.privacy.report import write_whole
 
     if out is not None:
@@ -62,6 +62,14 @@ def _read(path: Path):  # type: ignore[no-untyped-def]
         saved = dperm.load(path)
         return saved.privacy_report_, lambda: page_of(saved)
     from dperm.privacy.report_page import report_page
+    from dperm.vertical.training import MODEL_FORMAT
 
+    if isinstance(data, dict) and data.get("format") == MODEL_FORMAT:
+        if "report" not in data:
+            raise InvalidInput(
+                f"{path.name} is one party's part of a model, without a report: the report is in the coordinator's "
+                "model, and what the run cost this party is in its ledger."
+            )
+        text = json.dumps(data["report"])
     found = dperm.PrivacyReport.from_json(text)
     return found, lambda: report_page(found)

@@ -266,8 +266,14 @@ def party(config: Path, stay: bool) -> None:
 
 @vertical.command()
 @click.argument("configs", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
-def simulate(configs: Sequence[Path]) -> None:
-    """Carry out a run in this process: CONFIGS are the coordinator's and every party's."""
+@click.option("--charge", is_flag=True, help="Agree that training is charged to every participant's own ledger.")
+def simulate(configs: Sequence[Path], charge: bool) -> None:
+    """Carry out a run in this process: CONFIGS are the coordinator's and every party's.
+
+    It reads the real tables, so a model that it trains is released like any other: training needs --charge, spends from
+    every participant's ledger, and leaves the run in everybody's state folder. A rehearsal charges nothing.
+    """
+    from dperm.solvers.vertical import TASKS
     from dperm.vertical.config import read_config
     from dperm.vertical.office import PartyOffice, coordinator_desk, spec_of
     from dperm.vertical.simulate import passing_identities, simulate_with
@@ -278,6 +284,15 @@ def simulate(configs: Sequence[Path]) -> None:
     missing = sorted(set(spec.parties) - set(given))
     if missing:
         raise InvalidInput(f"the configuration of {missing[0]} is missing: give those of all parties.")
+    ledgers = [f"{c.name} ({c.ledger.file})" for c in (first, *(given[name] for name in spec.parties)) if c.ledger]
+    if spec.method in TASKS:
+        who = ", ".join(ledgers)
+        if not charge:
+            raise InvalidInput(
+                f"this trains on the real tables and is charged to the ledgers of {who}, like a run between processes: "
+                'say so with --charge, or try `method = "rehearsal"`, which charges nothing.'
+            )
+        click.echo(f"dperm: note: epsilon {spec.options.get('epsilon')} is charged to the ledgers of {who}", err=True)
     identities = passing_identities([first.name, *spec.parties])
     desks = {name: PartyOffice(given[name], identities[name]) for name in spec.parties}
     for desk in desks.values():

@@ -82,20 +82,22 @@ class GrpcLink:
         RunError
             The coordinator was out of reach for too long, or is not who it should be.
         """
-        last_contact, pause = time.monotonic(), _FIRST_PAUSE
+        last_contact, pause, said = time.monotonic(), _FIRST_PAUSE, ""
         while not self._stop.is_set():
             begun = time.monotonic()
             try:
                 if self._session():
                     return
-                why = "the coordinator hung up"
+                why = f"the coordinator at {self._address} hung up; waiting for it"
             except grpc.RpcError as error:
                 why = self._reason(error)
             except ProtocolError as error:
-                why = str(error)
+                why = f"not connected: {error}"
             if self._welcomed:
                 last_contact, pause = time.monotonic(), (pause if time.monotonic() - begun < 1.0 else _FIRST_PAUSE)
-            self._log(f"not connected: {why}")
+            if self._welcomed or why != said:  # it dials on and on, and says so once
+                self._log(why)
+            said = why
             if self._done() and time.monotonic() - last_contact > _LAST_SECONDS:
                 return
             if time.monotonic() - last_contact > self._patience:
@@ -117,7 +119,12 @@ class GrpcLink:
                 f"the server at {self._address} did not prove to be the coordinator: its certificate is not from this "
                 "party's authority (ca.crt) or names another host."
             )
-        return str(details)[:200]
+        waiting = f"waiting for the coordinator at {self._address}"
+        if error.code() == grpc.StatusCode.UNAVAILABLE and self._welcomed:
+            return f"the link was lost; {waiting}"
+        if error.code() == grpc.StatusCode.UNAVAILABLE and "Connection refused" in details:  # nobody listens there yet
+            return waiting
+        return f"{waiting}; not connected: {str(details)[:200]}"
 
     def _session(self) -> bool:
         """One connection; True if the link should stay closed."""

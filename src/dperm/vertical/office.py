@@ -26,7 +26,16 @@ from dperm.vertical.precheck import refuse_wrong_options
 from dperm.vertical.prediction import PREDICT, PredictCoordinatorDesk, PredictDesk
 from dperm.vertical.rehearsal import REHEARSAL, RehearsalDesk
 from dperm.vertical.spec import CoordinatorDesk, PartyDesk, Prepared, RunSpec
-from dperm.vertical.tables import LabelTable, OrderUnusable, PartyTable, order_path, read_identifiers, write_order
+from dperm.vertical.tables import (
+    LabelTable,
+    OrderUnusable,
+    OwnRows,
+    PartyTable,
+    order_path,
+    own_rows,
+    read_identifiers,
+    write_order,
+)
 from dperm.vertical.training import MODEL_FORMAT, LabelDesk, TrainingDesk
 
 __all__ = ["PartyOffice", "coordinator_desk", "open_books", "read_model", "spec_of"]
@@ -229,7 +238,9 @@ def coordinator_desk(config: Config, identity: Identity, model: Mapping[str, Any
     if run.method == PREDICT:
         if model is None:
             raise InvalidInput("a prediction needs the model that a training run wrote.")
-        return PredictCoordinatorDesk(model, lambda made: _write_predictions(made, run.out))
+        return PredictCoordinatorDesk(
+            model, lambda made, alignment: _write_predictions(made, run.out, own_rows(config, alignment))
+        )
     table = LabelTable.read(config, config.need("data"))
     return LabelDesk(config.name, table, open_books(config.ledger, config.path.name), run.out)
 
@@ -247,13 +258,22 @@ def read_model(path: Path) -> dict[str, Any]:
     return dict(model)
 
 
-def _write_predictions(made: Mapping[str, Any], out: Path | None) -> None:
+def _write_predictions(made: Mapping[str, Any], out: Path | None, people: OwnRows | None) -> None:
+    """Write predictions with the coordinator's own identifiers, where it has an order of the same alignment.
+
+    Otherwise a row is known only by its place in the common order, which is no row of anybody's file.
+    """
     if out is None:
         return
-    text = io.StringIO()
     columns = [name for name in ("prediction", "probability") if name in made]
+    n = len(made["prediction"])
+    if people is None:
+        who: dict[str, Any] = {"common_row": range(n)}
+    else:
+        name = people.id if people.id not in ("table_row", *columns) else f"id_{people.id}"
+        who = {name: people.identifiers, "table_row": people.rows.tolist()}
+    text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *columns])
-    for i, values in enumerate(zip(*(made[name] for name in columns), strict=True)):
-        writer.writerow([i, *values])
+    writer.writerow([*who, *columns])
+    writer.writerows(zip(*who.values(), *(made[name] for name in columns), strict=True))
     write_whole(out, text.getvalue())

@@ -113,9 +113,12 @@ class PredictDesk:
 
 
 class PredictCoordinatorDesk:
-    """The coordinator's side: sums become probabilities or numbers."""
+    """The coordinator's side: sums become probabilities or numbers.
 
-    def __init__(self, model: Mapping[str, Any], keep: Callable[[dict[str, Any]], Any]) -> None:
+    ``keep`` is given them and the name of the alignment that ordered the people, "" for tables taken as they stand.
+    """
+
+    def __init__(self, model: Mapping[str, Any], keep: Callable[[dict[str, Any], str], Any]) -> None:
         self._model, self._keep = model, keep
 
     def check(self, spec: RunSpec) -> None:
@@ -136,7 +139,7 @@ class PredictCoordinatorDesk:
         kept = sum(self._model.get("intercepts", {}).get(party, 0.0) for party in without)
         made = predictions(self._model, program.result() + kept)
         made["without"] = without
-        self._keep(made)
+        self._keep(made, str(next(iter(spec.facts.values())).get(ALIGNMENT) or ""))
         return made
 
 

@@ -17,7 +17,7 @@ from dperm.data.files import open_table
 from dperm.data.schema import Column, Schema, Target
 from dperm.data.schema_file import parse_schema
 from dperm.data.target import TargetRange
-from dperm.errors import InvalidBounds, InvalidData, InvalidInput
+from dperm.errors import DpermError, InvalidBounds, InvalidData, InvalidInput
 from dperm.privacy.report import write_whole
 from dperm.vertical.config import Config, Source
 
@@ -25,8 +25,10 @@ __all__ = [
     "LabelTable",
     "Order",
     "OrderUnusable",
+    "OwnRows",
     "PartyTable",
     "order_path",
+    "own_rows",
     "read_identifiers",
     "read_order",
     "write_order",
@@ -115,6 +117,30 @@ def _order_of(config: Config, source: Source, n_rows: int) -> Order:
             f"{config.path.name} names an `order` without `id`: add `id`, which shows that the order is of this table."
         )
     return Order(np.arange(n_rows), "")
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """Which people the rows of the common order are, in a participant's own words."""
+
+    id: str
+    identifiers: tuple[str, ...]
+    rows: NDArray[np.int64]
+
+
+def own_rows(config: Config, alignment: str) -> OwnRows | None:
+    """Return whom an alignment ordered, by the participant's own table, or None if it has none of that alignment."""
+    for source in (config.predict, config.data):
+        if not alignment or source is None or source.id is None:
+            continue
+        try:
+            identifiers = read_identifiers(source) or []
+            order = read_order(order_path(config, source), identifiers)
+        except DpermError:  # a table that is gone or was aligned otherwise says nothing about these people
+            continue
+        if order.run == alignment:
+            return OwnRows(source.id, tuple(str(identifiers[row]) for row in order.rows), order.rows)
+    return None
 
 
 @dataclass(frozen=True)

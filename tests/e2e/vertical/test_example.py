@@ -70,11 +70,16 @@ def test_the_text_works_as_it_stands(tmp_path, processes, consortium):
 
     order = json.loads((folder / "hospital" / "order.json").read_text())["rows"]
     with open(folder / "hospital" / "table.csv") as handle:
-        truth = np.array([row["readmitted"] for row in csv.DictReader(handle)])[order]
+        table = list(csv.DictReader(handle))
     with open(folder / "hospital" / "predictions.csv") as handle:
-        guess = np.array([row["prediction"] for row in csv.DictReader(handle)])
-    assert 2400 < len(truth) < 3000
-    assert np.mean(guess == truth) > 0.7  # 0.768 on average, with a standard deviation of 0.009 from the noise
+        guess = list(csv.DictReader(handle))
+    assert list(guess[0]) == ["patient", "table_row", "prediction", "probability"]
+    assert [int(one["table_row"]) for one in guess] == order  # both ways to join lead to the same people
+    assert [one["patient"] for one in guess] == [table[row]["patient"] for row in order]
+    truth = {one["patient"]: one["readmitted"] for one in table}
+    assert 2400 < len(guess) < 3000
+    right = np.mean([one["prediction"] == truth[one["patient"]] for one in guess])
+    assert right > 0.7  # 0.768 on average, with a standard deviation of 0.009 from the noise
     assert "epsilon 1" in said("hospital")
 
     # a second run passes the insurer's cap: both say so with exit code 3, and the pharmacy is told

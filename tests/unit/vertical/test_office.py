@@ -155,7 +155,7 @@ def test_train_and_predict(folders):
 
     made = _run(root, predict, model)
     assert np.mean(np.array(made["prediction"]) == labels) > 0.8
-    assert (root / "p.csv").read_text().startswith("row,prediction,probability\n0,")
+    assert (root / "p.csv").read_text().startswith("common_row,prediction,probability\n0,")
     weights = np.concatenate([model["weights"][name] for name in ("org-a", "org-b")])
     assert np.isfinite(weights).all()
 

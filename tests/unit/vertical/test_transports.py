@@ -132,6 +132,16 @@ def test_a_coordinator_of_another_authority_is_not_believed(keys, tmp_path):
     assert "did not prove to be the coordinator" in str(errors["site-1"])
 
 
+def test_a_party_that_comes_first_says_once_for_whom_it_waits(keys, tmp_path):
+    hub, errors, said = _hub(keys), {}, []
+    hub.close()
+    link, thread = _link(keys, hub, "site-1", tmp_path, errors, log=said.append)
+    time.sleep(1.5)
+    link.stop()
+    thread.join(20)
+    assert said == [f"waiting for the coordinator at 127.0.0.1:{hub.port}"]
+
+
 def _raw(keys, hub, name, *frames):
     """Talk to a hub with one's own bytes."""
     key, certificate, authority = Identity.load(keys / name, name).pem()
