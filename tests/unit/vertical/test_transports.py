@@ -1,12 +1,9 @@
-"""The same run on every transport (in process, gRPC with mutual TLS, NVIDIA FLARE); who is refused, on gRPC."""
+"""The gRPC transport: long messages and several runs at once, and who is refused. The protocol: test_protocol.py."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 
@@ -249,44 +246,3 @@ def test_the_server_itself_refuses_a_missing_or_foreign_certificate(keys, tmp_pa
     assert hub.connected() == frozenset()
     assert hub.metrics.text() == ""
     hub.close()
-
-
-_FLARE = """
-import os, sys
-from nvflare.private.fed.app.simulator.simulator_runner import SimulatorRunner
-if __name__ == "__main__":
-    job, workspace = sys.argv[1:]
-    sites = "site-1,site-2,site-3"
-    sys.exit(SimulatorRunner(job, workspace, clients=sites, n_clients=3, threads=3).run())
-"""
-
-
-def test_nvflare(keys, tmp_path, expected):
-    pytest.importorskip("nvflare", reason="the extra nvflare is not installed")
-    from dperm.vertical.nvflare_backend import ALLOWED_CLASSES, write_job
-
-    configs = tmp_path / "configs"
-    configs.mkdir()
-    for name in (*PARTIES, "simulator_server"):
-        text = f'name = "{name}"\nkeys = "{keys / name}"\nstate = "{tmp_path / name}"\n'
-        if name == "simulator_server":
-            parties = json.dumps(PARTIES)
-            text += f'[run]\nname = "trial"\nmethod = "rehearsal"\nparties = {parties}\nsecure_sum = true\n'
-            text += f'out = "{tmp_path / "out.json"}"\n[run.options]\nrows = 300000\nrounds = 3\n'
-        (configs / f"{name}.toml").write_text(text)
-    # what every site's operator writes: dperm's two classes and no more
-    local = tmp_path / "workspace" / "local"
-    local.mkdir(parents=True)
-    (local / "resources.json").write_text(json.dumps({"format_version": 2, "class_allow_list": list(ALLOWED_CLASSES)}))
-    (tmp_path / "flare.py").write_text(_FLARE)
-    job = write_job(tmp_path / "job")
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "flare.py"), str(job), str(tmp_path / "workspace")],
-        env={**os.environ, "DPERM_NVFLARE": str(configs)},
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert json.loads((tmp_path / "out.json").read_text()) == expected
