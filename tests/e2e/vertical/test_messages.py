@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dperm.testing.transports import Mischief
 from dperm.vertical.coordinator import CoordinatorSession
 from dperm.vertical.envelope import Envelope
 from dperm.vertical.grpc_hub import GrpcHub
 from dperm.vertical.keys import Identity
+from dperm.vertical.mischief import Mischief
 from dperm.vertical.rehearsal import RehearsalDesk, RehearsalParty
 from dperm.vertical.simulate import simulate
 from dperm.vertical.spec import RunSpec

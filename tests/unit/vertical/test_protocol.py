@@ -17,12 +17,12 @@ import pytest
 
 from dperm.errors import DpermError
 from dperm.privacy.ledger import Ledger
-from dperm.testing.transports import Mischief
 from dperm.vertical.config import read_config
 from dperm.vertical.coordinator import CoordinatorSession
 from dperm.vertical.grpc_hub import GrpcHub
 from dperm.vertical.grpc_link import GrpcLink
 from dperm.vertical.keys import Identity, create_authority, create_request, install, sign_request
+from dperm.vertical.mischief import Mischief
 from dperm.vertical.office import PartyOffice, coordinator_desk, spec_of
 from dperm.vertical.party import PartySession
 from dperm.vertical.transport import InProcess
@@ -173,7 +173,7 @@ def _grpc(world, die_at):
 _FLARE = """
 import json, os, sys
 from pathlib import Path
-from dperm.testing.transports import Mischief
+from dperm.vertical.mischief import Mischief
 from dperm.vertical import nvflare_backend
 
 class Watched(Mischief):
