@@ -5,7 +5,10 @@ Three party processes on the loopback. Bare: the coordinator streams an n-vector
 session (encoding, digests, state and reply on disk before they are sent, the coordinator's state on disk after the
 round), without and with the secure sum. Rounds of both kinds alternate, so that a busy machine slows both.
 
-    python benchmarks/vertical_rounds.py [--rows 1000000] [--rounds 15]
+    python benchmarks/vertical_rounds.py [--rows 1000000] [--rounds 15] [--runs 7] [--out results/vertical_rounds.json]
+
+Every run has new processes. Printed and written: all runs, and over them the median, least and largest of the ratio of
+a run's medians, with the machine's load before and after.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from dperm.vertical.spec import Prepared, RunSpec
 PARTIES = ("org-a", "org-b", "org-c")
 PIECE = 1 << 20
 BARE = "/bare/Echo"
+KINDS = ("without secure sum", "with secure sum")
 
 
 class EchoParty:
@@ -214,14 +218,28 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--party", nargs=4, metavar=("NAME", "KEYS", "PORT", "BARE"))
     given = parser.parse_args()
     if given.party:
         name, keys, port, bare_port = given.party
         party(name, Path(keys), int(port), int(bare_port), given.rows)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(Path(folder), given.rows, given.rounds), indent=1))
+    found: dict[str, Any] = {"rows": given.rows, "parties": len(PARTIES), "rounds": given.rounds}
+    found |= {"cores": os.cpu_count(), "load": [round(os.getloadavg()[0], 1)], "runs": []}
+    for _ in range(given.runs):
+        with tempfile.TemporaryDirectory() as folder:
+            found["runs"].append(measure(Path(folder), given.rows, given.rounds))
+    found["load"].append(round(os.getloadavg()[0], 1))
+    for kind in KINDS:
+        ratios = [run[kind]["ratio of medians"] for run in found["runs"]]
+        spread = {"median": statistics.median(ratios), "least": min(ratios), "largest": max(ratios)}
+        found[f"ratio {kind}"] = spread | {"at most 2": sum(ratio <= 2.0 for ratio in ratios)}
+    text = json.dumps(found, indent=1)
+    print(text)
+    if given.out is not None:
+        given.out.write_text(text + "\n")
 
 
 def measure(root: Path, rows: int, rounds: int) -> dict[str, Any]:
@@ -236,9 +254,9 @@ def measure(root: Path, rows: int, rounds: int) -> dict[str, Any]:
     command = [sys.executable, str(Path(__file__).resolve()), "--rows", str(rows), "--party"]
     processes = [subprocess.Popen([*command, name, str(root), str(hub.port), str(bare.port)]) for name in PARTIES]
     bare.wait()
-    found: dict[str, Any] = {"rows": rows, "parties": len(PARTIES), "rounds": rounds}
-    for secure_sum in (False, True):
-        spec = RunSpec(f"bench-{int(secure_sum)}", "echo", PARTIES, {"rows": rows, "rounds": rounds + 1}, secure_sum)
+    found: dict[str, Any] = {}
+    for secure_sum, kind in enumerate(KINDS):
+        spec = RunSpec(f"bench-{secure_sum}", "echo", PARTIES, {"rows": rows, "rounds": rounds + 1}, bool(secure_sum))
         made: list[EchoCoordinator] = []
 
         def program(spec: RunSpec, made: list[EchoCoordinator] = made) -> EchoCoordinator:
@@ -247,7 +265,7 @@ def measure(root: Path, rows: int, rounds: int) -> dict[str, Any]:
 
         CoordinatorSession(spec, root / "lab" / "runs", Desk(program)).run(hub.transport(spec.run, PARTIES))
         ours, theirs = made[0].seconds[1:], made[0].bare_seconds[2:]
-        found["with secure sum" if secure_sum else "without secure sum"] = {
+        found[kind] = {
             "bare seconds": round(statistics.median(theirs), 4),
             "seconds": round(statistics.median(ours), 4),
             "least bare seconds": round(min(theirs), 4),
