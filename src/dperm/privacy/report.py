@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import stat
+import uuid
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,9 @@ class PrivacyReport:
         How sums and noise were computed.
     ledger : dict
         Data-set name, spent before and after, and the head of the ledger's hash chain.
+    score : dict or None
+        A score of the model that was paid for and released beside it; ``guarantee`` is that of the model alone, and
+        ``epsilon_together`` that of both, at the guarantee's delta.
     """
 
     planned: Accounting
@@ -73,6 +77,7 @@ class PrivacyReport:
     ledger: dict[str, Any] = field(default_factory=dict)
     version: str = ""
     not_covered: tuple[str, ...] = NOT_COVERED
+    score: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if (self.guarantee is None) == (self.reason is None):
@@ -97,6 +102,7 @@ class PrivacyReport:
             "randomness": self.randomness,
             "ledger": self.ledger,
             "not_covered": list(self.not_covered),
+            **({} if self.score is None else {"score": self.score}),
         }
 
     @classmethod
@@ -122,6 +128,7 @@ class PrivacyReport:
             ledger=data["ledger"],
             version=data["version"],
             not_covered=tuple(data["not_covered"]),
+            score=data.get("score"),
         )
 
     def to_json(self) -> str:
@@ -141,6 +148,19 @@ class PrivacyReport:
         """Write the report as JSON, whole or not at all."""
         return write_whole(path, self.to_json() + "\n")
 
+    def score_sentence(self) -> str:
+        """Say what the paid score is and what it cost."""
+        score = self.score or {}
+
+        def shown(key: str) -> str:
+            return f"{score[key]:.1%}" if score["kind"] == "accuracy" else f"{score[key]:.4g}"
+
+        return (
+            f"{score['kind']} {shown('value')} on {score['n']:,} held-out people, between {shown('low')} and "
+            f"{shown('high')} by its noise, for epsilon {score['epsilon']:.4g} at delta {score['delta']:.2g} of its "
+            f"own; model and score together have epsilon {score['epsilon_together']:.4g} at the model's delta"
+        )
+
     def summary(self) -> str:
         """Say in a few lines what is guaranteed and what was released."""
         lines = [self.guarantee.sentence() if self.guarantee is not None else f"No guarantee: {self.reason}"]
@@ -150,33 +170,44 @@ class PrivacyReport:
                 f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each"
                 f"{forfeited})"
             )
+        if self.score is not None:
+            lines.append(f"Beside the model: {self.score_sentence()}.")
         lines += [f"Warning: {text}." for text in self.public.get("warnings", ())]
         if self.guarantee is not None:
             lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
         return "\n".join(lines)
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
-    """Write a file whole or not at all: under another name first, then moved to its place."""
+def write_whole(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> Path:
+    """Write a file whole or not at all: under another name first, then moved to its place.
+
+    Who may read it follows from the user's umask, or stays as it is for a file that is written over; ``private`` lets
+    its owner alone. Whatever the system refuses is said of ``path``.
+    """
     target = Path(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
     if not target.parent.is_dir():
         raise InvalidInput(f"cannot write {str(path)!r}: its folder does not exist; create it first.")
     if target.is_dir():
         raise InvalidInput(f"cannot write {str(path)!r}: it is a folder; give the name of a file.")
-    with tempfile.NamedTemporaryFile("wb", dir=target.parent, suffix=".tmp", delete=False) as handle:
-        try:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        except BaseException:
-            os.unlink(handle.name)
-            raise
+    draft = target.parent / f".dperm-{uuid.uuid4().hex}.tmp"
     try:
-        os.replace(handle.name, target)
-    except BaseException:
-        os.unlink(handle.name)
-        raise
+        handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666)
+        try:
+            with open(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if not private and target.exists():
+                os.chmod(draft, stat.S_IMODE(target.stat().st_mode))
+            os.replace(draft, target)
+        except BaseException:
+            os.unlink(draft)
+            raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     return target
 
 

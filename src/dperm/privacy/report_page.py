@@ -6,6 +6,7 @@ Everything that comes from outside (names of columns, data sets and releases) is
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -14,54 +15,16 @@ from dperm.privacy.guarantee import NO_PROTECTION
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.report import PrivacyReport, ReleaseLine
 from dperm.privacy.report_figures import FIGURE_STYLE, Part, Series, bar_of_parts, line_chart
+from dperm.privacy.report_style import PAGE_STYLE
+from dperm.privacy.suspicion import suspicion
 
 __all__ = ["report_page"]
 
-_STYLE = """
-:root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#525b66;--line:#d5dae1;--card:#f5f7f9;--one:#0b5cad;
---two:#b3530a;--three:#59636e;--rest:#e6eaef;--good:#116329;--bad:#a40e26}
-@media (prefers-color-scheme:dark){:root{--paper:#14181d;--ink:#e8ebef;--soft:#a7b0bb;--line:#39424d;--card:#1d232a;
---one:#6cb2ff;--two:#f0a35e;--three:#9aa5b1;--rest:#2b333c;--good:#5dd27d;--bad:#ff8b95}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:760px;margin:0 auto;padding:28px 20px 40px}
-h1{font-size:26px;line-height:1.2;margin:0 0 4px}
-h2{font-size:19px;margin:30px 0 8px;padding-top:14px;border-top:1px solid var(--line)}
-p,ul{margin:8px 0}
-ul{padding-left:22px}
-.sub,.soft{color:var(--soft)}
-.verdict{border-left:5px solid var(--good);background:var(--card);padding:12px 16px;margin:18px 0;font-size:17px}
-.verdict.weak{border-color:var(--two)}
-.verdict.none{border-color:var(--bad)}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:14px 0;padding:0}
-.facts div{background:var(--card);padding:8px 12px}
-.facts dt{font-size:13px;color:var(--soft)}
-.facts dd{margin:0;font-size:19px;font-weight:600;overflow-wrap:anywhere}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:14px}
-caption{text-align:left;color:var(--soft);padding-bottom:6px}
-th,td{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-td.k,th.k{overflow-wrap:normal;padding-left:14px}
-th,dd,li,p{overflow-wrap:anywhere}
-figure{margin:12px 0}
-figcaption{font-size:14px;color:var(--soft)}
-svg{display:block;width:100%;height:auto}
-code{font-size:13px;overflow-wrap:anywhere}
-footer{margin-top:28px;font-size:13px;color:var(--soft);border-top:1px solid var(--line);padding-top:10px}
-@page{size:A4;margin:14mm}
-@media print{:root{color-scheme:light;--paper:#fff;--ink:#000;--soft:#444;--line:#bbb;--card:#f3f3f3;--one:#0b5cad;
---two:#b3530a;--three:#59636e;--rest:#e2e2e2;--good:#116329;--bad:#a40e26}
-body{font-size:10pt;line-height:1.35}main{max-width:none;padding:0}h1{font-size:16pt}
-h2{font-size:12pt;margin:12px 0 4px;padding-top:8px;break-after:avoid}
-.verdict{font-size:10.5pt;margin:8px 0;padding:8px 12px}table{font-size:8.5pt}
-th,td{padding:2px 8px 2px 0}
-p,ul,figure{margin:4px 0}.facts{margin:6px 0;gap:6px}.facts dd{font-size:11pt}
-figure,table,.facts{break-inside:avoid}figure.curve svg{width:70%}
-footer,code,figcaption{font-size:8pt}footer{margin-top:10px}}
-"""
-
 _MOST_WEIGHTS = 10
+_MOST_DECLARED = 8
+
+#: kinds of characters that do not show, or turn around how others are read
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 #: above this epsilon the odds between two records can change by more than 20 to 1
 _WEAK = 3.0
@@ -82,6 +45,8 @@ def report_page(
     title: str = "Privacy report",
     model: str | None = None,
     weights: Sequence[tuple[str, float]] = (),
+    columns: int | None = None,
+    declared: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return the page.
 
@@ -94,28 +59,32 @@ def report_page(
         What kind of model it is.
     weights : sequence of (name, weight)
         Released coefficients to show, the most telling first.
+    columns : int, optional
+        Number of the table's columns that the model uses, if they were encoded as more.
+    declared : sequence of (name, what)
+        Columns with the range or categories that were taken as public.
     """
     sections = [
         _verdict(report),
-        _facts(report),
+        _facts(report, columns),
         _warnings(report),
         _meaning(report),
         _curve(report),
         _releases(report),
         _weights(weights),
-        _public(report),
+        _public(report, declared),
         _budget(report),
         _not_covered(report),
     ]
-    sub = f'<p class="sub">{escape(model)}</p>' if model else ""
+    sub = f'<p class="sub">{_text(model)}</p>' if model else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}</title><style>{_STYLE}{FIGURE_STYLE}</style></head>\n<body><main>\n"
-        f"<header><h1>{escape(title)}</h1>{sub}</header>\n" + "\n".join(part for part in sections if part) + "\n"
-        f"<footer>dperm {escape(report.version)}. Arithmetic: {escape(report.arithmetic)}. "
-        f"Randomness: {escape(report.randomness)}.</footer>\n</main></body></html>\n"
+        f"<title>{_text(title)}</title><style>{PAGE_STYLE}{FIGURE_STYLE}</style></head>\n<body><main>\n"
+        f"<header><h1>{_text(title)}</h1>{sub}</header>\n" + "\n".join(part for part in sections if part) + "\n"
+        f"<footer>dperm {_text(report.version)}. Arithmetic: {_text(report.arithmetic)}. "
+        f"Randomness: {_text(report.randomness)}.</footer>\n</main></body></html>\n"
     )
 
 
@@ -123,7 +92,7 @@ def _verdict(report: PrivacyReport) -> str:
     guarantee = report.guarantee
     if guarantee is None:
         return (
-            f'<div class="verdict none"><strong>No guarantee.</strong> {escape(report.reason or "")} '
+            f'<div class="verdict none"><strong>No guarantee.</strong> {_text(report.reason or "")} '
             "Treat the model as if it contained the data.</div>"
         )
     seen = "the model" if guarantee.view == "model" else "every message of the run"
@@ -138,26 +107,32 @@ def _verdict(report: PrivacyReport) -> str:
     else:
         told = f"What {seen} can tell about any one person's record is in practice not limited."
     kind = "verdict" if guarantee.epsilon <= _WEAK else "verdict weak"
-    return f'<div class="{kind}"><strong>{told}</strong> {escape(guarantee.sentence())}</div>'
+    return f'<div class="{kind}"><strong>{told}</strong> {_text(guarantee.sentence())}</div>'
 
 
 def _warnings(report: PrivacyReport) -> str:
-    said = "".join(f"<li>{escape(_sentence(text))}</li>" for text in report.public.get("warnings", ()))
+    said = "".join(f"<li>{_text(_sentence(text))}</li>" for text in report.public.get("warnings", ()))
     return f"<h2>What to expect</h2><ul>{said}</ul>" if said else ""
 
 
-def _facts(report: PrivacyReport) -> str:
+def _facts(report: PrivacyReport, columns: int | None) -> str:
     public, guarantee = report.public, report.guarantee
     rows: list[tuple[str, Any]] = []
     if guarantee is not None:
         rows += [("epsilon", f"{guarantee.epsilon:.4g}"), ("delta", f"{guarantee.delta:.2g}")]
+        if report.score is not None:
+            rows.append(("epsilon with its score", f"{report.score['epsilon_together']:.4g}"))
         rows.append(("neighbours", str(guarantee.neighbours)))
-    rows += [
-        (label, f"{public[key]:,}") for key, label in (("records", "people"), ("features", "columns")) if key in public
-    ]
+    if "records" in public:
+        rows.append(("people", f"{public['records']:,}"))
+    if "features" in public:
+        encoded = f"{public['features']:,}"
+        rows.append(
+            ("columns", encoded if columns in (None, public["features"]) else f"{columns:,} ({encoded} encoded)")
+        )
     if "solver" in public:
         rows.append(("method", public["solver"]))
-    items = "".join(f"<div><dt>{escape(str(k))}</dt><dd>{escape(str(v))}</dd></div>" for k, v in rows)
+    items = "".join(f"<div><dt>{_text(str(k))}</dt><dd>{_text(str(v))}</dd></div>" for k, v in rows)
     return f'<dl class="facts">{items}</dl>'
 
 
@@ -170,9 +145,14 @@ def _meaning(report: PrivacyReport) -> str:
             "<h2>What it means</h2><p>Take somebody who knows all other records: at this epsilon nothing that is worth "
             "stating keeps them from learning this one. Treat the model as if it contained the data.</p>"
         )
-    odds = math.exp(guarantee.epsilon)
-    after = [(before, before * odds / (1.0 - before + before * odds)) for before in (0.01, 0.1, 0.5)]
-    cells = "; ".join(f"from {before:.0%} to at most {_percent(later)}" for before, later in after)
+    found = suspicion(guarantee, report.planned)
+    cells = "; ".join(f"from {before:.0%} to at most {_percent(found.after(before))}" for before in (0.01, 0.1, 0.5))
+    further = ""
+    if found.passed > 0.0:
+        further = (
+            f" With a probability of at most {found.passed:.2g} it is raised further (delta is smaller: it weighs by "
+            "how much)."
+        )
     other = (
         "that the record was this one and not any other"
         if guarantee.neighbours is Neighbours.REPLACE_ONE
@@ -183,8 +163,8 @@ def _meaning(report: PrivacyReport) -> str:
         loose = f" The stated epsilon is an upper bound; it may be too large by up to {guarantee.looseness:.2g}."
     return (
         f"<h2>What it means</h2><p>Take somebody who knows all other records and suspects {other}. Seeing the model "
-        f"can raise that suspicion {cells}, but for an event of probability about {guarantee.delta:.2g}. "
-        f"Protected is {escape(guarantee.unit)}. What the model teaches about people in general is not "
+        f"can raise that suspicion {cells}.{further} "
+        f"Protected is {_text(guarantee.unit)}. What the model teaches about people in general is not "
         f"hidden: that is its purpose.{loose}</p>"
     )
 
@@ -209,7 +189,7 @@ def _curve(report: PrivacyReport) -> str:
     )
     return (
         f'<h2>Epsilon and delta</h2><figure class="curve">{chart}<figcaption>The same releases read at other deltas: '
-        f"one curve holds as a whole ({escape(planned.method)}).</figcaption></figure>"
+        f"one curve holds as a whole ({_text(planned.method)}).</figcaption></figure>"
     )
 
 
@@ -220,9 +200,9 @@ def _releases(report: PrivacyReport) -> str:
     costs = [count / multiple**2 if multiple > 0 else math.inf for count, multiple in multiples]
     total = sum(costs)
     rows = "".join(
-        f"<tr><th scope=row>{escape(line.query)}</th><td class=n>{line.count:,}{_forfeited(line)}</td>"
+        f"<tr><th scope=row>{_name(line.query)}</th><td class=n>{line.count:,}{_forfeited(line)}</td>"
         f"<td class=n>{'' if line.size is None else f'{line.size:,}'}</td>"
-        f"<td class=k>{escape(_KINDS.get(line.kind, line.kind))}</td><td class=n>{line.noise_multiplier:.4g}</td>"
+        f"<td class=k>{_text(_KINDS.get(line.kind, line.kind))}</td><td class=n>{line.noise_multiplier:.4g}</td>"
         f"<td class=n>{'' if line.noise_scale is None else f'{line.noise_scale:.3g}'}</td>"
         f"<td class=n>{'' if not math.isfinite(total) else _share(cost / total)}</td></tr>"
         for line, cost in zip(report.releases, costs, strict=True)
@@ -230,13 +210,18 @@ def _releases(report: PrivacyReport) -> str:
     audiences = sorted({line.audience for line in report.releases})
     return (
         "<h2>What was released</h2>"
-        f"<p>To {escape('; '.join(audiences))}. Nothing else left the data.</p>"
+        f"<p>To {_text('; '.join(audiences))}. The model is made of these noisy numbers and of public facts, and of "
+        f"nothing else.{_score(report)}</p>"
         '<div class="wide"><table><caption>Every kind of release with its noise. Noise is given as a multiple of the '
         "most that one person can change, and in the unit of the released numbers.</caption>"
         "<thead><tr><th scope=col>release</th><th scope=col class=n>times</th><th scope=col class=n>numbers</th>"
         "<th scope=col class=k>noise</th><th scope=col class=n>multiple</th><th scope=col class=n>scale</th>"
         f"<th scope=col class=n>share</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
+
+
+def _score(report: PrivacyReport) -> str:
+    return "" if report.score is None else f" Beside it, a score was released: {_text(report.score_sentence())}."
 
 
 def _share(share: float) -> str:
@@ -251,7 +236,7 @@ def _weights(weights: Sequence[tuple[str, float]]) -> str:
     if not weights:
         return ""
     shown = list(weights)[:_MOST_WEIGHTS]
-    rows = "".join(f"<tr><th scope=row>{escape(name)}</th><td class=n>{value:+.3g}</td></tr>" for name, value in shown)
+    rows = "".join(f"<tr><th scope=row>{_name(name)}</th><td class=n>{value:+.3g}</td></tr>" for name, value in shown)
     more = f" of {len(weights)}" if len(weights) > len(shown) else ""
     return (
         f"<h2>What the model found</h2><table><caption>The {len(shown)}{more} largest effects over a column's whole "
@@ -260,8 +245,8 @@ def _weights(weights: Sequence[tuple[str, float]]) -> str:
     )
 
 
-def _public(report: PrivacyReport) -> str:
-    items = [] if report.guarantee is None else [f"{escape(_sentence(text))}" for text in report.guarantee.assumptions]
+def _public(report: PrivacyReport, declared: Sequence[tuple[str, str]]) -> str:
+    items = [] if report.guarantee is None else [f"{_text(_sentence(text))}" for text in report.guarantee.assumptions]
     public = report.public
     known = []
     if "bounds" in public:
@@ -274,10 +259,42 @@ def _public(report: PrivacyReport) -> str:
     if public.get("penalty"):
         known.append(f"penalty {public['penalty']}, strength {public.get('strength', 0.0):.3g}")
     if known:
-        items.append(escape(_sentence("public settings: " + ", ".join(known))))
-    if not items:
+        items.append(_text(_sentence("public settings: " + ", ".join(known))))
+    if not items and not declared:
         return ""
-    return "<h2>What was assumed to be public</h2><ul>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
+    listed = "".join(f"<li>{item}</li>" for item in items)
+    return f"<h2>What was assumed to be public</h2><ul>{listed}</ul>{_declared(report, declared)}"
+
+
+def _declared(report: PrivacyReport, declared: Sequence[tuple[str, str]]) -> str:
+    """Show the ranges and categories of the first columns; a page is for reading, the model file has them all."""
+    if not declared:
+        return ""
+    rows = "".join(
+        f"<tr><th scope=row>{_name(name)}</th><td><bdi>{_text(what)}</bdi></td></tr>"
+        for name, what in declared[:_MOST_DECLARED]
+    )
+    more = len(declared) - _MOST_DECLARED
+    rest = f'<p class="soft">And {more:,} more, in the model file.</p>' if more > 0 else ""
+    bought = report.public.get("bounds") == "bought"
+    how = "bought with part of the budget" if bought else "declared; values outside are clipped or count as missing"
+    return (
+        f'<div class="wide"><table><caption>Ranges and categories, {how}.</caption><thead><tr><th scope=col>column</th>'
+        f"<th scope=col>taken as</th></tr></thead><tbody>{rows}</tbody></table></div>{rest}"
+    )
+
+
+def _text(text: str) -> str:
+    """Escape a text for HTML; what would not show, or turn the rest around, is spelt out."""
+    shown = (
+        one if unicodedata.category(one) not in _INVISIBLE else one.encode("unicode_escape").decode() for one in text
+    )
+    return escape("".join(shown))
+
+
+def _name(text: str) -> str:
+    """A name from outside, kept apart from the direction in which the text around it is written."""
+    return f"<bdi>{_text(text)}</bdi>"
 
 
 def _sentence(text: str) -> str:
@@ -290,7 +307,7 @@ def _budget(report: PrivacyReport) -> str:
     if not ledger:
         return ""
     after, cap = ledger.get("spent_after"), ledger.get("cap")
-    name = escape(str(ledger.get("dataset", "")))
+    name = _name(str(ledger.get("dataset", "")))
     fits = ledger.get("n_fits")
     counted = "" if fits is None else f", in {fits} fit{'s' if fits != 1 else ''}"
     if not isinstance(after, int | float) or not math.isfinite(after):
@@ -303,9 +320,14 @@ def _budget(report: PrivacyReport) -> str:
         used, room = ledger.get("used_after") or 0.0, ledger.get("room_for_epsilon") or 0.0
         left = f"room for one more fit of about epsilon {room:.3g}" if room > 0 else "nothing more is admitted"
         said += f". That is {used:.0%} of its cap of epsilon {cap:.4g} (charges add up, epsilons do not); {left}."
-        earlier = min(ledger.get("used_before") or 0.0, used)
-        parts = [Part("earlier fits", earlier, "s2")] if earlier > 0 else []
-        parts += [Part("this fit", used - earlier, "s0"), Part("left", 1.0 - used, "rest")]
+        before = ledger.get("used_before")
+        if before is None and fits not in (None, 1):  # recognised by its rows: what earlier fits used is not known here
+            parts = [Part("all fits together", used, "s0")]
+        else:
+            earlier = min(before or 0.0, used)
+            parts = [Part("earlier fits", earlier, "s2")] if earlier > 0 else []
+            parts.append(Part("this fit" if report.score is None else "this fit and its score", used - earlier, "s0"))
+        parts.append(Part("left", 1.0 - used, "rest"))
         figure = f"<figure>{bar_of_parts(parts, title='Shares of the cap')}</figure>"
     else:
         said += "; no cap is set, so nothing stops the next fit."
@@ -317,11 +339,11 @@ def _head(ledger: dict[str, Any]) -> str:
     if not head:
         return ""
     return (
-        f'<p class="soft">Head of the ledger\'s hash chain: <code>{escape(str(head))}</code>. '
+        f'<p class="soft">Head of the ledger\'s hash chain: <code>{_text(str(head))}</code>. '
         "<code>dperm ledger verify --head</code> compares it, so that an edit or a rollback shows.</p>"
     )
 
 
 def _not_covered(report: PrivacyReport) -> str:
-    items = "".join(f"<li>{escape(_sentence(text))}</li>" for text in report.not_covered)
+    items = "".join(f"<li>{_text(_sentence(text))}</li>" for text in report.not_covered)
     return f"<h2>What is not covered</h2><ul>{items}</ul>"

@@ -87,7 +87,7 @@ def _digest(identifiers: Sequence[Any]) -> str:
 def write_order(path: Path, order: NDArray[np.int64], run: str, identifiers: Sequence[Any]) -> Path:
     """Write the rows of a table in the common order, with what tells this table from others."""
     data = {"format": _ORDER, "run": run, "table": _digest(identifiers), "rows": order.tolist()}
-    return write_whole(path, json.dumps(data) + "\n")
+    return write_whole(path, json.dumps(data) + "\n", private=True)
 
 
 def read_order(path: Path, identifiers: Sequence[Any]) -> Order:

@@ -158,7 +158,7 @@ class TrainingDesk(_Charged):
             "weights": weights.tolist(),
         }
         self._models.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(self._models / f"{spec.run}.json", json.dumps(model, indent=1) + "\n")
+        write_whole(self._models / f"{spec.run}.json", json.dumps(model, indent=1) + "\n", private=True)
 
 
 class LabelDesk(_Charged):

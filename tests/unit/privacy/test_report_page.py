@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import stat
+import unicodedata
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from scipy.special import ndtr
 
 from dperm.errors import InvalidInput
+from dperm.privacy import gdp
 from dperm.privacy.events import Composed, Gaussian, Repeat
 from dperm.privacy.guarantee import Accounting, Guarantee
 from dperm.privacy.report import PrivacyReport, ReleaseLine, write_whole
 from dperm.privacy.report_figures import Part, Series, bar_of_parts, line_chart
 from dperm.privacy.report_page import report_page
+from dperm.privacy.suspicion import passed_by_gaussian
 
 HOSTILE = '<script>alert("x")</script>&\'"'
 EMPTY = {"meta", "line", "path", "rect", "circle", "br"}
@@ -148,6 +154,10 @@ def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path, 
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
+def test_a_private_file_is_for_its_owner_alone(tmp_path):
+    assert stat.S_IMODE(write_whole(tmp_path / "a", "text", private=True).stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize("epsilon", [20.5, 699.0, 1e9])
 def test_an_epsilon_that_protects_nobody_is_called_so(epsilon):
     guarantee = Guarantee(epsilon, 1e-6, "replace-one")
@@ -165,3 +175,96 @@ def test_what_a_fit_warned_of_is_on_the_page_and_in_the_summary():
     assert HOSTILE not in report_page(report)
     assert "Warning: noise rules" in report.summary()
     assert "What to expect" not in report_page(report_with())
+
+
+def cells(page):
+    """Texts of the table cells of a page, tags left out, by row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", page)
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
+
+
+def test_a_suspicion_grows_by_the_odds_and_passes_them_more_often_than_delta():
+    report = report_with(1.0 / gdp.mu_of(1.0, 1e-6) * math.sqrt(60))  # epsilon 1 by Gaussian releases
+    text = report_page(report)
+    assert "from 1% to at most 2.7%; from 10% to at most 23.2%; from 50% to at most 73.1%." in text
+    (said,) = re.findall(r"With a probability of at most ([\d.e-]+) it is raised further", text)
+    tail = ndtr(-report.guarantee.epsilon / report.planned.mu + report.planned.mu / 2.0)
+    assert float(said) == pytest.approx(passed_by_gaussian(report.planned.mu, report.guarantee.epsilon), rel=0.05)
+    assert float(said) > tail > 15 * report.guarantee.delta
+    pure = replace(report, guarantee=replace(report.guarantee, delta=0.0))
+    assert "raised further" not in report_page(pure)
+
+
+def test_noise_is_a_multiple_of_what_one_person_can_change():
+    line = ReleaseLine("gradient", "gaussian", 60, 0, 40.0, 2.5, 100.0, 11)
+    other = replace(line, query="moment", count=240, noise_multiplier=80.0, noise_scale=None, size=None)
+    rows = cells(report_page(report_with(releases=(line, other))))
+    assert ["gradient", "60", "11", "Gaussian", "40", "100", "50%"] in rows
+    assert ["moment", "240", "", "Gaussian", "80", "", "50%"] in rows
+
+
+def shares(report):
+    figure = report_page(report).partition("Shares of the cap")[2]
+    return dict(re.findall(r">([a-z ]+): (\d+%)</text>", figure))
+
+
+def test_the_bar_of_the_budget_tells_this_fit_from_earlier_ones():
+    report = report_with()
+    assert shares(report) == {"earlier fits": "10%", "this fit": "10%", "left": "80%"}
+    first = {**report.ledger, "used_before": 0.0, "n_fits": 1}
+    assert shares(report_with(ledger=first)) == {"this fit": "20%", "left": "80%"}
+    recognised = {**report.ledger, "used_before": None}  # charged where its rows are known: no figure before
+    assert shares(report_with(ledger=recognised)) == {"all fits together": "20%", "left": "80%"}
+    assert "this fit and its score" in shares(report_with(score=SCORE))
+
+
+SCORE = {
+    "kind": "accuracy",
+    "value": 0.815,
+    "low": 0.79,
+    "high": 0.84,
+    "n": 600,
+    "epsilon": 0.5,
+    "delta": 1e-6,
+    "epsilon_together": 1.25,
+}
+
+
+def test_what_was_released_beside_the_model_is_said():
+    text = report_page(report_with())
+    assert "Nothing else left the data" not in text
+    assert "made of these noisy numbers and of public facts, and of nothing else." in text
+    assert "Beside it" not in text
+    text = report_page(report_with(score=SCORE))
+    assert "accuracy 81.5% on 600 held-out people, between 79.0% and 84.0% by its noise, for epsilon 0.5" in text
+    assert "<dt>epsilon with its score</dt><dd>1.25</dd>" in text
+    error = report_with(score={**SCORE, "kind": "root mean squared error"})
+    assert "root mean squared error 0.815" in report_page(error)
+    assert "Beside the model: root mean squared error" in error.summary()
+
+
+def test_names_that_turn_text_around_are_spelt_out():
+    name = "good\u202edab\u2066\n\u0301"
+    page = report_page(
+        report_with(ledger={**report_with().ledger, "dataset": name}),
+        title=name,
+        model=name,
+        weights=[(name, 1.0)],
+        declared=[(name, name)],
+    )
+    assert not [one for one in page if unicodedata.category(one) in ("Cf", "Cc") and one != "\n"]
+    assert page.count("<bdi>good\\u202edab\\u2066\\n\u0301</bdi>") == 4
+
+
+def test_columns_are_counted_and_what_is_declared_is_shown():
+    declared = [("state (target)", "ill, well"), *((f"x{k}", f"0 to {k}") for k in range(99))]
+    page = report_page(report_with(), columns=5, declared=declared)
+    assert "<dt>columns</dt><dd>5 (10 encoded)</dd>" in page
+    assert "<dt>columns</dt><dd>10</dd>" in report_page(report_with(), columns=10)
+    rows = cells(page)
+    assert ["state (target)", "ill, well"] in rows
+    assert ["x6", "0 to 6"] in rows
+    assert ["x7", "0 to 7"] not in rows
+    assert "And 92 more, in the model file." in page
+    assert "declared; values outside" in page
+    assert "bought with part" in report_page(report_with(public={"bounds": "bought"}), declared=declared[1:3])
