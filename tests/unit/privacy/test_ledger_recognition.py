@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import pickle
+import re
+
 import numpy as np
 import pytest
 
 from dperm import Budget, Ledger
-from dperm.privacy.events import Gaussian
+from dperm.errors import BudgetRefused, DataSetRenamed
+from dperm.privacy.events import Composed, Gaussian
 
 
 @pytest.fixture
@@ -40,3 +45,44 @@ def test_shares_of_a_cap_add_up(ledger):
     closed.set_cap(Budget(1.0, 1e-6))
     closed.reserve(Gaussian(1.0 / Budget(1.0, 1e-6).mu), "replace-one")
     assert closed.spent().used == 1.0
+
+
+def test_a_reservation_writes_all_fingerprints_of_its_data_at_once(ledger):
+    file, table, other = (ledger.fingerprint([np.arange(k)]) for k in (3, 4, 5))
+    book = pickle.loads(pickle.dumps(ledger.recognising(file)))
+    book.check(Gaussian(20.0), "replace-one", table)
+    assert ledger.known_as(file) is None  # a check writes nothing
+    book.reserve(Gaussian(20.0), "replace-one", fingerprint=table)
+    assert (ledger.known_as(file), ledger.known_as(table)) == ("people", "people")
+    copy = ledger.for_dataset("copy").recognising(file)
+    with pytest.warns(DataSetRenamed, match="known to the ledger as 'people'"):
+        copy.reserve(Gaussian(20.0), "replace-one", fingerprint=other)  # the same file, encoded in another way
+    assert ledger.known_as(other) == "people"
+    assert ledger.spent().n_fits == 2
+
+
+def test_plans_that_follow_are_checked_as_they_would_be_reserved(ledger):
+    half = Gaussian(1.41422 / Budget(1.0, 1e-6).mu)  # two of them are within (1, 1e-6), in one plan only
+    ledger.set_cap(Budget(1.0, 1e-6))
+    ledger.check(half, "replace-one")
+    ledger.check(Composed((half, half)), "replace-one")
+    with pytest.raises(BudgetRefused):
+        ledger.check(half, "replace-one", then=[half])
+    small = Gaussian(20.0 / Budget(1.0, 1e-6).mu)
+    ledger.check(half, "replace-one", then=[small])
+    assert ledger.spent().n_fits == 0
+
+
+def test_a_refusal_speaks_of_shares_of_the_cap(ledger):
+    cap = ledger.set_cap(Budget(1.0, 1e-6))
+    ledger.reserve(Gaussian(1.5 / Budget(1.0, 1e-6).mu), "replace-one")
+    with pytest.raises(BudgetRefused) as refused:
+        ledger.reserve(Gaussian(1.2 / Budget(1.0, 1e-6).mu), "replace-one")
+    asked, left = map(float, re.findall(r"([\d.]+)%", str(refused.value)))
+    used = ledger.spent().used
+    assert left == pytest.approx(100.0 * (1.0 - used), abs=0.1)
+    assert asked > left
+    assert "of the cap of data set 'people' (epsilon=1 at delta=1e-06)" in str(refused.value)
+    assert "charge" not in str(refused.value)
+    with pytest.raises(BudgetRefused):  # a plan that hardly does not fit does not read as if it did
+        ledger.reserve(Gaussian(math.sqrt(cap.order / (2.0 * cap.limit * (1.0 - used))) * (1 - 1e-9)), "replace-one")

@@ -20,7 +20,7 @@ from dperm.privacy import composition, gdp
 from dperm.privacy.budget import Budget
 from dperm.privacy.events import Event
 
-__all__ = ["Cap", "Charge", "Charged", "admit", "charge", "is_unbounded", "see_who_spent"]
+__all__ = ["Cap", "Charge", "Charged", "admit", "admit_in_turn", "charge", "is_unbounded", "see_who_spent"]
 
 MODES = ("mixed", "gaussian-only")
 _ROUND_UP = 1.0 + 1e-12  # covers the rounding of every Renyi curve and of their sum
@@ -216,11 +216,23 @@ def admit(cap: Cap, event: Event, before: Charged) -> Charge:
             f"{cap.delta_reserve:g} is left: use releases that need no reserve, {hint}."
         )
     left = max(0.0, cap.limit - math.fsum(before.amounts))
-    raise BudgetRefused(
-        f"the plan asks data set {name!r} for a charge of {cost.amount:.4g} and {left:.4g} of {cap.limit:.4g} is left, "
-        f"room for Gaussian releases of about epsilon={cap.fits_epsilon(left):.3g} at delta={cap.budget.delta:g}: "
-        f"ask for less, {hint}."
+    # rounded away from one another, so that two shares that differ never read the same
+    asked = (
+        f"{math.ceil(1000.0 * cost.amount / cap.limit) / 10.0:g}%" if math.isfinite(cost.amount) else "more than all"
     )
+    raise BudgetRefused(
+        f"the plan takes {asked} of the cap of data set {name!r} (epsilon={cap.budget.epsilon:g} at "
+        f"delta={cap.budget.delta:g}) and {math.floor(1000.0 * left / cap.limit) / 10.0:g}% is left, room for Gaussian "
+        f"releases of about epsilon={cap.fits_epsilon(left):.3g}: ask for less, {hint}."
+    )
+
+
+def admit_in_turn(cap: Cap, events: Sequence[Event], before: Charged) -> None:
+    """Refuse plans that would not all be admitted one after the other."""
+    for event in events:
+        cost = admit(cap, event, before)
+        amounts, deltas = [*before.amounts, cost.amount], [*before.deltas, cost.delta]
+        before = Charged(before.dataset, amounts, deltas, empty=False, closed=cost.closes)
 
 
 def see_who_spent(dataset: str) -> str:

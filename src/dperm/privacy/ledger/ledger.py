@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import uuid
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dperm.errors import BudgetRefused, DataSetRenamed, InvalidInput, LedgerTampered, LedgerUnreadable
+from dperm.errors import InvalidInput, LedgerTampered, LedgerUnreadable
 from dperm.privacy.budget import Budget
 from dperm.privacy.events import Event, restate
 from dperm.privacy.ledger import chain, fingerprints
-from dperm.privacy.ledger.cap import Cap, admit, is_unbounded
+from dperm.privacy.ledger.cap import Cap, admit_in_turn
 from dperm.privacy.ledger.files import user_folder
 from dperm.privacy.ledger.journal import Journal, storage_at
 from dperm.privacy.ledger.records import ReleaseRecord, Reservation, Spent
+from dperm.privacy.ledger.reserving import Decision, reserving
 from dperm.privacy.ledger.rows import (
     Payload,
     alias_row,
@@ -27,7 +27,6 @@ from dperm.privacy.ledger.rows import (
     created_row,
     now,
     open_reservation,
-    reserve_row,
     settle_rows,
 )
 from dperm.privacy.ledger.state import Reserved, State
@@ -86,6 +85,7 @@ class Ledger:
         self._dataset = checked_name(dataset)
         self._journal = Journal(storage_at(address))
         self._memory_key = os.urandom(32)
+        self._also: tuple[str, ...] = ()
         created = created_row(uuid.uuid4().hex, wanted or Neighbours.REPLACE_ONE)
         self._journal.storage.open(chain.link(None, [created])[0], create=create)
         self._neighbours = self._journal.look(lambda state: state.neighbours)
@@ -132,6 +132,15 @@ class Ledger:
         """Return a handle on the same ledger that charges another data set."""
         other = object.__new__(Ledger)
         other.__dict__.update(self.__dict__, _dataset=checked_name(dataset))
+        return other
+
+    def recognising(self, *fingerprints: str) -> Ledger:
+        """Return a handle whose reservations also know the data by these, such as that of the file they came from.
+
+        They are written in the transaction that charges, so that no interruption leaves data spent and forgotten.
+        """
+        other = self.for_dataset(self._dataset)
+        other._also = (*self._also, *fingerprints)
         return other
 
     # ------------------------------------------------------------------------------------------ cap
@@ -206,9 +215,26 @@ class Ledger:
         """
         return self._handle(self._journal.write(self._decision(event, neighbours, purpose, fingerprint, requested)))
 
-    def check(self, event: Event, neighbours: str | Neighbours, fingerprint: str | None = None) -> None:
-        """Refuse what :meth:`reserve` would refuse now, and write nothing; another process may still be faster."""
-        self._journal.look(self._decision(event, neighbours, "", fingerprint))
+    def check(
+        self,
+        event: Event,
+        neighbours: str | Neighbours,
+        fingerprint: str | None = None,
+        then: Sequence[Event] = (),
+    ) -> None:
+        """Refuse what :meth:`reserve` would refuse now, and write nothing; another process may still be faster.
+
+        ``then`` are plans that are to be reserved after it: if one of them would be refused, this is too.
+        """
+        decide = self._decision(event, neighbours, "", fingerprint)
+        charged = [restate(as_stored(one), Neighbours.parse(neighbours), self._neighbours) for one in (event, *then)]
+
+        def look(state: State) -> None:
+            account = state.account(decide(state)[1].dataset)
+            if account.cap is not None:
+                admit_in_turn(account.cap, charged, account.charged())
+
+        self._journal.look(look)
 
     def _decision(
         self,
@@ -217,38 +243,9 @@ class Ledger:
         purpose: str,
         fingerprint: str | None,
         requested: Budget | None = None,
-    ) -> Callable[[State], tuple[list[Payload], Reserved]]:
-        stated = Neighbours.parse(neighbours)
-        event = as_stored(event)
-        if stated is Neighbours.REPLACE_ONE:
-            restate(event, Neighbours.ZERO_OUT, stated)  # refuses events that have no replace-one proof at all
-        charged = restate(event, stated, self._neighbours)
-        unbounded = is_unbounded(charged)
-
-        def decide(state: State) -> tuple[list[Payload], Reserved]:
-            owner = state.owner(fingerprint)
-            name = owner or self._dataset
-            account = state.account(name)
-            if account.cap is None and state.account(self._dataset).cap is not None:
-                raise BudgetRefused(
-                    f"these data are known as {name!r}, which has no cap, while {self._dataset!r} has one: "
-                    f"set the cap on {name!r}."
-                )
-            cost = None if account.cap is None else admit(account.cap, charged, account.charged())
-            made = Reserved(uuid.uuid4().hex, name, event, charged, stated, str(purpose), cost, unbounded, now())
-            rows = [reserve_row(made, requested)]
-            if fingerprint is not None and owner is None:
-                rows.insert(0, alias_row(name, str(fingerprint), made.time))
-            if name != self._dataset:
-                # inside the transaction: where warnings are errors, nothing is written
-                warnings.warn(
-                    f"the data given as {self._dataset!r} are known to the ledger as {name!r}, which is charged.",
-                    DataSetRenamed,
-                    stacklevel=4,
-                )
-            return rows, made
-
-        return decide
+    ) -> Decision:
+        marks = [*(() if fingerprint is None else (str(fingerprint),)), *self._also]
+        return reserving(self._dataset, marks, event, neighbours, self._neighbours, purpose, requested)
 
     def known_as(self, fingerprint: str) -> str | None:
         """Return the data set under which these data were seen first, None if they are new."""
@@ -387,12 +384,12 @@ class Ledger:
                 "a ledger in memory cannot be pickled, since the copy's spending would not be seen here: "
                 "share one with a file, as in Ledger('budget.db')."
             )
-        return _reopen, (address, self._dataset)
+        return _reopen, (address, self._dataset, self._also)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.address!r}, dataset={self._dataset!r}, neighbours={str(self._neighbours)!r}>"
 
 
-def _reopen(address: str, dataset: str) -> Ledger:
+def _reopen(address: str, dataset: str, also: tuple[str, ...] = ()) -> Ledger:
     """Unpickle; never creates, because a second empty ledger would forget what is spent."""
-    return Ledger(address, dataset, create=False)
+    return Ledger(address, dataset, create=False).recognising(*also)
