@@ -1,8 +1,8 @@
 """A first draft of a schema: from the names and types of columns where they tell enough, else from the values.
 
 What comes from values is not private. It is drafted for the data's owner, listed as ``unconfirmed``, and no fit takes
-it until the owner confirms that it is public. Usual bounds of a name are compared with the values, and given up for
-bounds that must be confirmed where most people would lie outside.
+it until the owner confirms that it is public. Every other line follows from names and types alone. Usual bounds of a
+name are compared with the values too, for the owner's eyes: the outcome is told and changes nothing in the schema.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dperm.data.schema import (
 )
 from dperm.errors import InvalidData
 
-__all__ = ["Draft", "draft_schema"]
+__all__ = ["Draft", "draft_schema", "not_taken"]
 
 _MOST_CATEGORIES = 50
 _MOST_CLASSES = 20
@@ -70,7 +70,10 @@ DATE_ADVICE = "Dates are not taken: derive a number that matters, such as an age
 ID_ADVICE = "It seems to tell who somebody is: such a column predicts nothing about others."
 TEXT_ADVICE = "Free text is not taken: a public list of categories would be."
 OTHER_ADVICE = "It holds neither numbers nor text."
-UNUSUAL_ADVICE = "The values do not look like this quantity (usual bounds {:g} to {:g}): check its unit and scale."
+UNUSUAL_ADVICE = (
+    "many values of {!r} lie outside the usual bounds of its name, {:g} to {:g}, and would be clipped: check its unit "
+    "and scale, and write the bounds that are publicly known. Seen in the values, so not for publication."
+)
 WHOLE_ADVICE = (
     'Few whole numbers, taken for classes: for an amount write kind = "number", low and high, and delete classes.'
 )
@@ -78,10 +81,14 @@ WHOLE_ADVICE = (
 
 @dataclass(frozen=True)
 class Draft:
-    """A schema to be read by the owner, and a note on every column that needs one."""
+    """A schema to be read by the owner, and a note on every column that needs one.
+
+    ``unusual`` is advice from the values on columns whose lines do not come from them: it stays with the owner.
+    """
 
     schema: Schema
     notes: dict[str, str]
+    unusual: dict[str, str] = field(default_factory=dict)
 
     @property
     def ignored(self) -> dict[str, str]:
@@ -181,11 +188,7 @@ def draft_schema(table: TableFile, target: str) -> Draft:
     usual = {name: column.range for name, column in known.items() if column.kind == NUMBER}
     looked = [name for name in table.names if name not in known]
     seen = _look(table, [*looked, *usual], usual)
-    for name, bounds in usual.items():
-        if seen[name].unusual:
-            ends = _outward(seen[name].low, seen[name].high)
-            known[name] = Column(name, NUMBER, *ends, unconfirmed=("low", "high"))
-            notes[name] = UNUSUAL_ADVICE.format(*bounds)
+    unusual = {name: UNUSUAL_ADVICE.format(name, *ends) for name, ends in usual.items() if seen[name].unusual}
     for name in looked:
         if name != target:
             known[name], note = _by_values(name, seen.get(name), table)
@@ -194,7 +197,7 @@ def draft_schema(table: TableFile, target: str) -> Draft:
     drafted, note = _target(target, seen.get(target), table)
     if note:
         notes[target] = note
-    return Draft(Schema(tuple(known[name] for name in table.names if name != target), drafted), notes)
+    return Draft(Schema(tuple(known[name] for name in table.names if name != target), drafted), notes, unusual)
 
 
 def _look(table: TableFile, wanted: list[str], usual: dict[str, tuple[float, float]]) -> dict[str, _Seen]:
@@ -213,17 +216,23 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
 
 
+def not_taken(name: str, kind: str | None) -> str:
+    """Say why a column of this name and type (None where a file has none) is not to be used; empty if it may be."""
+    words = set(_words(name))
+    if kind == DATE or _DATES & words:
+        return DATE_ADVICE
+    if kind == OTHER:
+        return OTHER_ADVICE
+    return ID_ADVICE if _IDS & words else ""
+
+
 def _by_name(name: str, kind: str | None) -> tuple[Column, str] | None:
     """Return what name and type (None where a file has none) tell, without looking at a value."""
     words = _words(name)
     if kind == BOOLEAN:
         return Column(name, TRUTH), "True and false by its type."
-    if kind == DATE or _DATES & set(words):
-        return Column(name, IGNORE), DATE_ADVICE
-    if kind == OTHER:
-        return Column(name, IGNORE), OTHER_ADVICE
-    if _IDS & set(words):
-        return Column(name, IGNORE), ID_ADVICE
+    if advice := not_taken(name, kind):
+        return Column(name, IGNORE), advice
     if kind not in (NUMBER, None):
         return None
     ends = next((ends for several, ends in _RANGES_OF_SEVERAL.items() if set(several) <= set(words)), None)

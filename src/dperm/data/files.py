@@ -68,13 +68,19 @@ class _CsvFile(TableFile):
     typed = False
 
     def __init__(self, path: Path) -> None:
-        with _explained(path), self._text(path) as lines:
-            first = lines.readline()
-            self._delimiter = max(_DELIMITERS, key=first.count)
-            header = next(csv.reader([first], delimiter=self._delimiter), [])
-        if not first.strip():
+        # a name may hold separators and line ends in quotes, so the first record is read with each of them
+        with _explained(path):
+            headers = {one: self._header(path, one) for one in _DELIMITERS}
+        self._delimiter = max(_DELIMITERS, key=lambda one: len(headers[one]))
+        header = headers[self._delimiter]
+        if not any(name.strip() for name in header):
             raise InvalidData(f"{path.name} is empty: it needs a line of column names, then one line per person.")
         super().__init__(path, [name.strip() for name in header])
+
+    @classmethod
+    def _header(cls, path: Path, delimiter: str) -> list[str]:
+        with cls._text(path) as lines:
+            return next(csv.reader(lines, delimiter=delimiter), [])
 
     @staticmethod
     def _text(path: Path) -> TextIO:

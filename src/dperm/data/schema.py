@@ -139,6 +139,7 @@ class Column:
 
 
 _MOST_CATEGORIES = 1000
+_MOST_NAMED = 12  # columns that a sentence of a report lists
 
 
 @dataclass(frozen=True)
@@ -234,9 +235,11 @@ class Schema:
         found = [f"{part.name} ({', '.join(part.confirmed)})" for part in self._parts() if part.confirmed]
         if not found:
             return ()
+        more = f" and {len(found) - _MOST_NAMED} more, in the model file" if len(found) > _MOST_NAMED else ""
         return (
             "the declared bounds do not come from these data, but for some that the owner confirmed to be public: "
-            + "; ".join(found),
+            + "; ".join(found[:_MOST_NAMED])
+            + more,
         )
 
     # ---------------------------------------------------------------------------------- how it encodes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import signal
 import time
+import tomllib
 
 import numpy as np
 import pytest
@@ -237,14 +238,25 @@ def test_in_typed_files_only_the_kind_of_numbers_is_known_without_looking(tmp_pa
     }
 
 
-def test_usual_bounds_are_given_up_for_values_that_lie_outside(tmp_path):
-    rows = "".join(f"{(i - 40) / 100},{15 + i % 30},{20 + i if i else 999},{'ab'[i % 2]}\n" for i in range(80))
-    made = draft(tmp_path, "age,bmi,patient_age,y\n" + rows)
-    age, bmi, other = made.schema.columns
-    assert (age.kind, age.range, age.unconfirmed) == ("number", (-0.5, 0.5), ("low", "high"))
-    assert "do not look like this quantity" in made.notes["age"]
-    assert (bmi.range, bmi.unconfirmed) == ((10.0, 80.0), ())
-    assert (other.range, other.unconfirmed) == ((0.0, 120.0), ())  # one error in the table does not matter
+def test_lines_that_are_not_marked_do_not_depend_on_values(tmp_path):
+    """Whatever the values are, what a name tells stays as it is; what they look like is told to the owner alone."""
+    usual, scaled = (
+        draft(tmp_path, "age,bmi,patient_age,y\n" + "".join(f"{row(i)},{'ab'[i % 2]}\n" for i in range(80)))
+        for row in (
+            lambda i: f"{20 + i % 60},{15 + i % 30},{20 + i}",
+            lambda i: f"{(i - 40) / 100},{15 + i % 30},{20 + i if i else 999}",
+        )
+    )
+    assert usual.schema.columns == scaled.schema.columns
+    assert [(one.range, one.unconfirmed) for one in scaled.schema.columns] == [
+        ((0.0, 120.0), ()),
+        ((10.0, 80.0), ()),
+        ((0.0, 120.0), ()),
+    ]
+    assert usual.notes == scaled.notes  # they are written into the file
+    assert usual.unusual == {}
+    assert list(scaled.unusual) == ["age"]  # one error in the table does not matter
+    assert "outside the usual bounds of its name, 0 to 120" in scaled.unusual["age"]
 
 
 def test_few_whole_numbers_are_drafted_as_classes(tmp_path):
@@ -306,3 +318,23 @@ def test_separators_quotes_and_compression(tmp_path, ending, delimiter):
     encoded = schema_of(NUMBER, JOB).encode(open_table(path), with_target=True)
     assert encoded.X[:, :3].tolist() == [[1, 0, 1], [2, 1, 0]]
     assert encoded.y.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_names_of_columns_may_hold_line_ends_and_separators(tmp_path, separator):
+    path = tmp_path / "t.csv"
+    header = ['"age\nin years"', '"pay, gross; total"', "y"]
+    path.write_text("\n".join(separator.join(cells) for cells in (header, ["30", "5", "a"], ["40", "6", "b"])) + "\n")
+    table = open_table(path)
+    assert table.names == ("age\nin years", "pay, gross; total", "y")
+    assert list(next(table.chunks(["age\nin years", "y"])).values()) == [["30", "40"], ["a", "b"]]
+    made = draft_schema(table, "y")
+    again = parse_schema(tomllib.loads(schema_to_toml(made.schema, notes=made.notes)))
+    assert again == made.schema
+
+
+def test_a_sentence_names_some_columns_and_counts_the_others():
+    columns = tuple(Column(f"x{k}", "number", 0, 1, confirmed=("low", "high")) for k in range(100))
+    (told,) = Schema(columns, Target("y", "classes", ("a", "b"))).assumptions
+    assert "x11 (low, high) and 88 more, in the model file" in told
+    assert "x12" not in told
