@@ -1,6 +1,6 @@
 """``python -m dperm``."""
 
-from dperm.cli.main import main
+from dperm.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dperm.cli.model_files import ModelFiles, check_writable
 from dperm.cli.options import FILE, MODELS, NEIGHBOURS, estimator_of, ledger_option, open_ledger, target_option
 from dperm.cli.output import Output, with_output
 from dperm.cli.writing import check_outputs
@@ -78,7 +79,7 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
         raise InvalidInput(f"--out {str(out)!r} is where the report page goes: end the name of the model in .json.")
     read = (file, options["schema_path"])
     check_outputs([out, page], inputs=read, address=options["address"], force=options["force"])
-    _check_writable(out)
+    check_writable(out)
     training = _read(table, options)
     name = _model_name(options["model"], training.classification)
     book, renamed = _ledger(table.path, options)
@@ -92,18 +93,24 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     )
     rows, test = _split(training, options["test_fraction"])
     told = _warn(estimator, training, len(rows[1]), output)
-    before, written = len(book.entries()), list[str]()
+    plans = _room_for_score(estimator, training, rows, test, book, options)
+    before, files = len(book.entries()), ModelFiles(out, page)
     try:
-        _fitted(estimator, rows, options["address"], output, told)
+        with _naming(options["address"]):
+            _fitted(estimator, rows, output, told)
         saved = replace(estimator._saved(), feature_names_in_=_object_array(training.names), schema=training.schema)
         charged = book.for_dataset(saved.privacy_report_.ledger["dataset"])
-        charged.remember(_file_fingerprint(charged, table.path))
         # before the score, which may be refused or interrupted: the model is paid for
-        written += _write(saved, out, page, output)
-        score = _score(saved, test, charged, options, written, output)
-        _tell(output, saved, charged.spent(), score, written, renamed or _other_name(book, charged))
+        files.write(saved, output)
+        score = _score(saved, test, charged, options, files, output)
+        if plans is not None:
+            from dperm.estimators.scoring import report_with_score
+
+            saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, charged))
+            files.write(saved, output)
+        _tell(output, saved, charged.spent(), score, files.written, renamed or _other_name(book, charged))
     except KeyboardInterrupt:
-        raise _Interrupted(_what_is_spent(estimator, book, before, written)) from None
+        raise _Interrupted(_what_is_spent(estimator, book, before, files.written)) from None
 
 
 def _tell(output: Output, saved: Any, *facts: Any) -> None:
@@ -155,39 +162,21 @@ def _model_name(given: str | None, classification: bool) -> str:
     return given
 
 
-def _check_writable(path: Path) -> None:
-    """Try to write beside the wanted file: a model that cannot be kept must not cost budget."""
-    folder = path.parent
-    if not folder.is_dir():
-        raise InvalidInput(f"cannot write {str(path)!r}: its folder does not exist; create it first.")
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dperm-") as probe:
-            probe.write(bytes(1 << 20))
-            probe.flush()
-            os.fsync(probe.fileno())
-    except PermissionError:
-        raise InvalidInput(f"the folder {str(folder)!r} may not be written: choose another --out.") from None
-    except OSError as error:
-        raise DpermError(
-            f"{str(folder)!r} cannot hold the model ({error.strerror}): nothing was charged, choose another --out."
-        ) from None
-
-
 def _ledger(path: Path, options: dict[str, Any]) -> tuple[Any, str | None]:
-    """Open the ledger under the name by which it knows this file, and say the other name if there is one."""
+    """Open the ledger under the name by which it knows this file, and say the other name if there is one.
+
+    Whatever is reserved with it remembers the file too: a renamed copy is recognised, whatever schema it is read with.
+    """
+    import numpy as np
+
     wanted = options["dataset"] or path.name.split(".")[0]
     book = open_ledger(options["address"], wanted, create=True)
-    known = book.known_as(_file_fingerprint(book, path))
+    file = str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
+    known = book.known_as(file)
+    book = book.recognising(file)
     if known is None or known == wanted:
         return book, None
     return book.for_dataset(known), wanted
-
-
-def _file_fingerprint(book: Any, path: Path) -> str:
-    """Recognises a renamed copy of a file, whatever schema it is read with."""
-    import numpy as np
-
-    return str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
 
 
 def _other_name(book: Any, charged: Any) -> str | None:
@@ -215,8 +204,7 @@ def _warn(estimator: Any, training: Training, n: int, output: Output) -> set[str
             f"note: target {schema.target.name!r} is predicted as {len(schema.target.classes)} classes, as drafted "
             'from its whole numbers; if it is an amount, write kind = "number", low and high in the schema.'
         )
-    n_classes = len(schema.target.classes) if schema is not None and training.classification else None
-    texts = [f"{text}." for text in estimator.plan(n, len(training.names), n_classes or None).warnings]
+    texts = [f"{text}." for text in estimator.plan(n, len(training.names), training.n_classes).warnings]
     for text in texts:
         output.note(f"note: {text}")
     return set(texts)
@@ -228,18 +216,48 @@ def _drafted_classes(target: Any) -> bool:
     return whole and "kind" in target.confirmed
 
 
-def _fitted(estimator: Any, rows: tuple[Any, Any], given_ledger: str | None, output: Output, told: set[str]) -> None:
+@contextmanager
+def _naming(address: str | None) -> Iterator[None]:
+    """Let a refusal say in which ledger to look, where one was given."""
+    try:
+        yield
+    except BudgetRefused as error:
+        if not address:
+            raise
+        where = f"`dperm ledger show --ledger {shlex.quote(address)}"
+        raise BudgetRefused(str(error).replace("`dperm ledger show", where)) from None
+
+
+def _room_for_score(
+    estimator: Any, training: Training, rows: Any, test: Any, book: Any, options: dict[str, Any]
+) -> tuple[Any, Any] | None:
+    """Return the plans of the fit and of the score that it is to be paid for; refuses both if one has no room."""
+    if options["test_epsilon"] is None:
+        return None
+    from dperm.estimators.scoring import plans_of_fit_and_score
+    from dperm.privacy.ledger.cap import see_who_spent
+
+    held_out, relation = len(test[1]), options["neighbours"]
+    shape = (len(rows[1]), len(training.names), training.n_classes)
+    plans = plans_of_fit_and_score(estimator, *shape, held_out=held_out, epsilon=options["test_epsilon"])
+    with _naming(options["address"]):
+        book.check(plans[0], relation)
+        try:
+            book.check(plans[0], relation, then=plans[1:])
+        except BudgetRefused:
+            raise BudgetRefused(
+                f"data set {book.dataset!r} has room for the fit but not for its paid score too, and nothing was "
+                f"charged: lower --test-epsilon or --epsilon, {see_who_spent(book.dataset)}."
+            ) from None
+    return plans
+
+
+def _fitted(estimator: Any, rows: tuple[Any, Any], output: Output, told: set[str]) -> None:
     from dperm.estimators.progress import watching
 
-    try:
-        with warnings.catch_warnings(record=True) as said, output.progress("fitting") as bar, watching(bar):
-            warnings.simplefilter("always", DpermWarning)
-            estimator.fit(*rows)
-    except BudgetRefused as error:
-        if not given_ledger:
-            raise
-        where = f"`dperm ledger show --ledger {shlex.quote(given_ledger)}"
-        raise BudgetRefused(str(error).replace("`dperm ledger show", where)) from None
+    with warnings.catch_warnings(record=True) as said, output.progress("fitting") as bar, watching(bar):
+        warnings.simplefilter("always", DpermWarning)
+        estimator.fit(*rows)
     for one in said:
         # what the plan knows was said before the fit
         if issubclass(one.category, DpermWarning) and str(one.message) not in told:
@@ -253,7 +271,11 @@ def _what_is_spent(estimator: Any, book: Any, before: int, written: list[str]) -
     fits = [row for row in made if row["purpose"].startswith(f"{name} ")]
     if not fits:
         return _NOTHING_SPENT
-    kept = f"{' and '.join(written)} were written" if written else "nothing was written"
+    kept = (
+        f"{' and '.join(written)} {'was' if len(written) == 1 else 'were'} written"
+        if written
+        else "nothing was written"
+    )
     scored = ", and that of the score," if any(row["purpose"].startswith(f"score of {name} ") for row in made) else ""
     where = shlex.quote(fits[-1]["dataset"])
     return (
@@ -263,7 +285,7 @@ def _what_is_spent(estimator: Any, book: Any, before: int, written: list[str]) -
 
 
 def _score(
-    saved: Any, test: tuple[Any, Any] | None, book: Any, options: dict[str, Any], written: list[str], output: Output
+    saved: Any, test: tuple[Any, Any] | None, book: Any, options: dict[str, Any], files: ModelFiles, output: Output
 ) -> Any:
     """Return the score on held-out rows: paid for, or marked as not private."""
     if test is None:
@@ -275,25 +297,11 @@ def _score(
         try:
             return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=book, neighbours=relation)
         except DpermError:
-            output.note(f"note: the model is kept, without a score: {', '.join(written)}.")
+            output.note(f"note: the model is kept, without a score: {', '.join(files.written)}.")
             raise
     from dperm.cli.summary import OwnersScore
 
     return OwnersScore.of(saved, *test)
-
-
-def _write(saved: Any, out: Path, page: Path, output: Output) -> list[str]:
-    """Write model and page; a model that was paid for is kept somewhere, whatever happens to its folder."""
-    from dperm.cli.summary import page_of
-    from dperm.privacy.report import write_whole
-
-    try:
-        return [str(saved.save(out)), str(write_whole(page, page_of(saved)))]
-    except OSError as error:
-        rescued = Path(tempfile.mkdtemp(prefix="dperm-")) / out.name
-        saved.save(rescued)
-        output.note(f"note: {str(out)!r} could not be written ({error.strerror}), so the model was kept elsewhere.")
-        return [str(rescued)]
 
 
 def _object_array(names: list[str]) -> Any:

@@ -131,8 +131,9 @@ def export_command(out: Path | None, force: bool, address: str | None, output: O
     text = json.dumps(open_ledger(address).export(), indent=2, allow_nan=False) + "\n"
     if out is None:
         click.echo(text, nl=False)
-    else:
-        output.note(f"Written: {write_whole(out, text)}")
+        return
+    written = str(write_whole(out, text))
+    output.result({"written": written}, lambda o: o.note(f"Written: {written}"))
 
 
 @ledger.command("verify")

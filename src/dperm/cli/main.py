@@ -65,8 +65,9 @@ def main() -> None:
     except MemoryError:
         _end("the memory of this machine is not enough for this table: nothing was written.", 1)
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        _end(f"{error.strerror or error}{where}: nothing was written there.", 1)
+        # without a name it is standard output that could not be written, as other files are named by who writes them
+        what = f"{error.filename!r}: nothing was written there" if error.filename else "the output is not complete"
+        _end(f"{error.strerror or error}: {what}.", 1)
     except Exception as error:
         if os.environ.get("DPERM_DEBUG"):
             raise

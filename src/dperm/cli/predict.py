@@ -44,7 +44,7 @@ def predict(model: Path, file: Path, out: Path | None, force: bool, probabilitie
     if probabilities:
         shares = loaded.predict_proba(X)
         columns |= {f"probability of {label}": shares[:, k].tolist() for k, label in enumerate(loaded.classes_)}
-    if output.as_json:
+    if output.as_json and out is None:
         output.result({"n": len(X), **columns}, lambda _: None)
         return
     text = io.StringIO()
@@ -53,8 +53,9 @@ def predict(model: Path, file: Path, out: Path | None, force: bool, probabilitie
     writer.writerows(zip(*columns.values(), strict=True))
     if out is None:
         click.echo(text.getvalue(), nl=False)
-    else:
-        output.note(f"Written: {write_whole(out, text.getvalue())} ({len(X):,} predictions)")
+        return
+    written = str(write_whole(out, text.getvalue()))
+    output.result({"written": written, "n": len(X)}, lambda o: o.note(f"Written: {written} ({len(X):,} predictions)"))
 
 
 def _plain(model: Any, table: Any) -> Any:

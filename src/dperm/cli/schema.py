@@ -25,9 +25,9 @@ __all__ = ["schema"]
 def schema(file: Path, target: str | None, out: Path, force: bool, confirm: bool, yes: bool, output: Output) -> None:
     """Draft a schema of the table FILE: its columns, their kinds, bounds and categories.
 
-    Names and types are used where they tell enough; the usual bounds of a name are compared with the values. What is
-    read from values is listed as unconfirmed, and no fit takes it before you have replaced it by what is publicly
-    known, or confirmed it.
+    Names and types are used where they tell enough. What is read from values is listed as unconfirmed, and no fit
+    takes it before you have replaced it by what is publicly known, or confirmed it. Where many values lie outside the
+    usual bounds of a name, a note says so and the draft stays as it is.
     """
     if confirm:
         _confirm(file, yes, output)
@@ -62,7 +62,14 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
                 f"`unconfirmed`, or run `dperm schema --confirm {out}`."
             )
 
-    written = {"written": str(out), "unconfirmed": draft.schema.unconfirmed, "ignored": draft.ignored}
+    for advice in draft.unusual.values():
+        output.note(f"note: {advice}")
+    written = {
+        "written": str(out),
+        "unconfirmed": draft.schema.unconfirmed,
+        "ignored": draft.ignored,
+        "unusual": list(draft.unusual),
+    }
     output.result({**written, "schema": schema_to_dict(draft.schema)}, show)
 
 

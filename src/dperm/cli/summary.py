@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dperm.data.schema import NUMBER, TRUTH, Column, Target
 from dperm.estimators.prediction import column_limits
 from dperm.estimators.saved import SavedClassifier, SavedModel
 from dperm.estimators.scoring import PaidScore
@@ -18,6 +19,7 @@ from dperm.privacy.report_page import report_page
 __all__ = ["OwnersScore", "effects", "page_of", "summary_data", "summary_rows"]
 
 _MOST = 8
+_LONGEST = 40  # letters of a category on the page
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,38 @@ def page_of(model: SavedModel) -> str:
     report = model.privacy_report_
     target = None if model.schema is None else model.schema.target.name
     title = "Privacy report" if target is None else f"Privacy report: {target}"
-    return report_page(report, title=title, model=_what(model), weights=[one for one in _effects(model) if one[1]])
+    return report_page(
+        report,
+        title=title,
+        model=_what(model),
+        weights=[one for one in _effects(model) if one[1]],
+        columns=None if model.schema is None else len(model.schema.used),
+        declared=_declared(model),
+    )
+
+
+def _declared(model: SavedModel) -> list[tuple[str, str]]:
+    """What was taken as public about each column, the target first."""
+    if model.schema is not None:
+        parts = (model.schema.target, *model.schema.used)
+        names = [f"{part.name} (target)" if part is parts[0] else part.name for part in parts]
+        return list(zip(names, map(_taken_as, parts), strict=True))
+    if model.feature_names_in_ is None:
+        return []
+    ends = zip(*column_limits(model.scaling), strict=True)
+    return [
+        (str(name), f"{low:.4g} to {high:.4g}") for name, (low, high) in zip(model.feature_names_in_, ends, strict=True)
+    ]
+
+
+def _taken_as(part: Column | Target) -> str:
+    if part.kind == NUMBER:
+        return f"{part.low:g} to {part.high:g}"
+    if part.kind == TRUTH:
+        return "true or false"
+    labels = [str(one) for one in (part.classes if isinstance(part, Target) else part.categories)]
+    shown = ", ".join(one if len(one) <= _LONGEST else f"{one[:_LONGEST]}..." for one in labels[:_MOST])
+    return f"{shown} and {len(labels) - _MOST} more" if len(labels) > _MOST else shown
 
 
 def _what(model: SavedModel) -> str:
@@ -78,7 +111,8 @@ def _what(model: SavedModel) -> str:
     columns = model.n_features_in_ if model.schema is None else len(model.schema.used)
     n = model.privacy_report_.public.get("records")
     people = "" if n is None else f" of {n:,} people"
-    return f"{model.estimator}{target} from {columns} column{'s' if columns != 1 else ''}{people}"
+    encoded = f", {model.n_features_in_} after encoding," if columns != model.n_features_in_ else ""
+    return f"{model.estimator}{target} from {columns} column{'s' if columns != 1 else ''}{encoded}{people}"
 
 
 def summary_rows(

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.bounds import Bounds
+from dperm.data.draft import not_taken
 from dperm.data.encoded_rows import encoded_rows
 from dperm.data.encoding import parsed
 from dperm.data.files import TableFile
-from dperm.data.raw import BOOLEAN, DATE, OTHER
+from dperm.data.raw import BOOLEAN
 from dperm.data.schema import CLASSES, Schema
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
 
@@ -37,6 +38,13 @@ class Training:
     schema: Schema | None
     classification: bool
     n_columns: int
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes, None for a number; without a schema the label set is taken from the target, as public."""
+        if not self.classification:
+            return None
+        return len(np.unique(self.y)) if self.schema is None else len(self.schema.target.classes)
 
     @property
     def in_memory(self) -> bool:
@@ -84,8 +92,9 @@ def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: boo
     if not names:
         raise InvalidInput("no column is left to learn from: drop fewer.")
     for name in names:
-        if table.kind(name) in (DATE, OTHER):
-            raise InvalidData(_numbers_only(name))
+        kind = table.kind(name)
+        if advice := not_taken(name, kind):
+            raise InvalidData(f"column {name!r} is not taken: {advice} Leave it out with --drop, or draft a schema.")
     if not _fits_memory(table, len(names)):
         raise InvalidInput("this table does not fit into memory: draft a schema, with which it is read in blocks.")
     parts: list[NDArray[np.float64]] = []

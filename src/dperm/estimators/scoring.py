@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,24 @@ from dperm.data.chunked_design import design_of
 from dperm.data.frames import plain_labels
 from dperm.data.holder import DataHolder, DesignData
 from dperm.errors import InvalidData
+from dperm.privacy import composition
 from dperm.privacy.budget import Budget, default_delta
-from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
+from dperm.privacy.events import Composed, Event
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.mechanisms import GaussianNoise
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
+from dperm.privacy.report import PrivacyReport
 from dperm.privacy.scope import Scope
 from dperm.queries import CorrectPredictions, SquaredErrors
 
 from ._fit import fingerprint_of, one_entry_per_cell
 from ._messages import Y_NOT_FINITE
+from ._request import NUMBERS, prepare
 from .saved import SavedClassifier, SavedModel, SavedRegressor
 
-__all__ = ["PaidScore", "paid_score"]
+__all__ = ["PaidScore", "paid_score", "plans_of_fit_and_score", "report_with_score"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def paid_score(
         target, ends = given, (0.0, len(model.classes_) - 1.0)
         query = CorrectPredictions(_weights(model))
     data = DesignData(design_of(X, model.scaling, 1.0), target, *ends)
-    calibrated = calibrate(Plan((PlannedRelease(query.name, "gaussian", 1),)), budget)
+    calibrated = _plan(query.name, budget)
     noise = GaussianNoise(calibrated.noise_multiplier(query.name))
     scale = noise.noise_scale(query.sensitivity(data.facts, relation), query.bound(data.facts), 1)
     source = RandomSource(insecure_seed)
@@ -104,6 +108,39 @@ def paid_score(
         return PaidScore("root mean squared error", value, better, worse, budget, n)
     value, low, high = (min(max(0.5 + e, 0.0), 1.0) for e in ends95)
     return PaidScore("accuracy", value, low, high, budget, n)
+
+
+def _plan(query: str, budget: Budget) -> CalibratedPlan:
+    return calibrate(Plan((PlannedRelease(query, "gaussian", 1),)), budget)
+
+
+def plans_of_fit_and_score(
+    estimator: Any, n: int, n_features: int, n_classes: int | None, *, held_out: int, epsilon: float
+) -> tuple[Event, Event]:
+    """Return what a fit of these public numbers and a paid score on ``held_out`` rows will be charged for."""
+    request = estimator._public_request(n, n_features, n_classes)
+    query = SquaredErrors.name if request.target == NUMBERS else CorrectPredictions.name
+    score = _plan(query, Budget(epsilon, default_delta(held_out)))
+    return prepare(request, n, n_features).calibrated.event, score.event
+
+
+def report_with_score(
+    report: PrivacyReport, score: PaidScore, plans: tuple[Event, Event], ledger: Ledger
+) -> PrivacyReport:
+    """Return the report of a fit that a paid score of its model was released beside."""
+    delta = report.planned.delta
+    told = {key: value for key, value in asdict(score).items() if key != "budget"}
+    told |= {"epsilon": score.budget.epsilon, "delta": score.budget.delta}
+    told["epsilon_together"] = composition.upper_epsilon(Composed(plans), delta)[0]
+    spent = ledger.spent()
+    books = {
+        "spent_after": spent.epsilon,
+        "n_fits": spent.n_fits,
+        "used_after": spent.used,
+        "room_for_epsilon": spent.fits_epsilon,
+        "head": ledger.head,
+    }
+    return replace(report, score=told, ledger={**report.ledger, **books})
 
 
 def _target(model: SavedModel, y: Any, n: int) -> NDArray[np.float64]:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import dperm as package
 from dperm.cli import fit as fit_module
-from dperm.cli import training
+from dperm.cli import model_files, training
 from dperm.cli.output import Output
+from dperm.errors import InvalidData
 from dperm.estimators.saved import SavedModel
 
 FIT = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml")
@@ -159,7 +161,7 @@ def test_a_folder_that_cannot_hold_the_model_costs_nothing(dperm, people, home, 
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit_module.os, "fsync", refuse)
+        patched.setattr(model_files.os, "fsync", refuse)
         done = dperm(*FIT)
     assert done.code == code
     assert says in done.err
@@ -231,12 +233,104 @@ def test_ctrl_c_after_the_fit_says_that_the_model_is_kept(dperm, people, home, m
     assert (home / "model.json").exists()
 
 
-def test_a_score_that_is_refused_does_not_lose_the_model(dperm, people, home):
-    dperm("ledger", "cap", "people", "--epsilon", "2", "--yes")
-    done = dperm(*FIT, "--test-fraction", "0.2", "--test-epsilon", "5")
+def test_a_score_that_has_no_room_is_refused_before_the_fit_has_spent(dperm, people, home):
+    dperm("ledger", "cap", "people", "--epsilon", "2", "--yes", "--ledger", "own.db")
+    fit = (*FIT, "--ledger", "own.db", "--test-fraction", "0.2")
+    done = dperm(*fit, "--test-epsilon", "1.9")
     assert done.code == 3
+    assert "has room for the fit but not for its paid score too, and nothing was charged" in done.err
+    assert "dperm ledger show --ledger own.db people" in done.err
+    assert not (home / "model.json").exists()
+    assert json.loads(dperm("ledger", "list", "--json", "--ledger", "own.db").out)["datasets"][0]["n_fits"] == 0
+    assert dperm(*fit, "--test-epsilon", "0.5").code == 0
+
+
+def test_a_score_that_fails_does_not_lose_the_model(dperm, people, home, monkeypatch):
+    def fail(*args, **options):
+        raise InvalidData("the held-out rows contain a label that the model does not know.")
+
+    monkeypatch.setattr("dperm.estimators.scoring.paid_score", fail)
+    done = dperm(*FIT, "--test-fraction", "0.2", "--test-epsilon", "5")
+    assert done.code == 2
     assert "the model is kept, without a score: model.json, model.html" in done.err
-    assert (home / "model.json").exists()
+    assert package.load("model.json").privacy_report_.score is None
+
+
+def stop_at(monkeypatch, name):
+    """Interrupt when the file of this name is about to be put into its place."""
+    replace = os.replace
+
+    def stopping(source, target):
+        if Path(target).name == name:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", stopping)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("model.json", "interrupted: nothing was written, and the epsilon 1"),
+        ("model.html", "interrupted: model.json was written, and the epsilon 1"),
+    ],
+)
+def test_ctrl_c_while_files_are_written_says_which_are_there(dperm, people, home, monkeypatch, name, says):
+    stop_at(monkeypatch, name)
+    done = dperm(*FIT)
+    assert done.code == 1
+    assert says in done.err
+    assert (home / "model.json").exists() == ("model.json was" in says)
+    assert not [path for path in home.iterdir() if path.suffix == ".tmp"]
+
+
+def test_a_file_that_is_written_over_counts_only_when_it_was(dperm, people, home, monkeypatch):
+    assert dperm(*FIT).code == 0
+    stop_at(monkeypatch, "model.html")
+    assert "interrupted: model.json was written, and" in dperm(*FIT, "--force").err
+
+
+def test_a_page_that_cannot_be_written_is_not_said_of_the_model(dperm, people, home, monkeypatch):
+    replace = os.replace
+
+    def full(source, target):
+        if Path(target).suffix == ".html":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    done = dperm(*FIT, "--json")
+    assert done.code == 0
+    assert "'model.html' could not be written (No space left on device); the model was" in done.err
+    assert "dperm report model.json --out model.html" in done.err
+    assert json.loads(done.out)["written"] == ["model.json"]
+    assert package.load("model.json").privacy_report_.guarantee is not None
+
+
+def test_an_interrupted_fit_is_remembered_with_its_file(dperm, people, home, monkeypatch):
+    """The budget is spent, so a renamed copy that is read in another way must be known too."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "progress", interrupting(3))
+        assert "stays spent" in dperm(*FIT).err
+    os.rename("people.csv", "others.csv")
+    schema = home / "schema.toml"
+    schema.write_text(schema.read_text().replace("high = 100", "high = 50"))  # clips: other rows than before
+    done = dperm("fit", "others.csv", "--epsilon", "1", "--schema", "schema.toml")
+    assert done.code == 0, done.err
+    assert "data set 'people' was used 2 times" in done.out
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_what_cannot_be_written_is_named(dperm, people, home, monkeypatch, number):
+    assert dperm(*FIT).code == 0
+
+    def refuse(*args, **options):
+        raise OSError(number, os.strerror(number), "/tmp/some-draft.tmp")
+
+    monkeypatch.setattr("dperm.privacy.report.os.open", refuse)
+    for arguments in (("report", "model.json", "--out", "a.html"), ("ledger", "export", "--out", "a.html")):
+        done = dperm(*arguments)
+        assert (done.code, done.err) == (1, f"dperm: {os.strerror(number)}: 'a.html': nothing was written there.\n")
 
 
 def test_other_commands_spend_nothing_when_interrupted(dperm, people, monkeypatch):

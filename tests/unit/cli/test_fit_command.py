@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 
 import numpy as np
 import pytest
 
 import dperm as package
 from dperm.cli import training
-from dperm.cli.summary import OwnersScore
+from dperm.cli.fit import _split
+from dperm.cli.summary import OwnersScore, effects
 from dperm.cli.summary import _score_sentence as _said
 from dperm.data.encoded_rows import encoded_rows
 from dperm.data.files import open_table
-from dperm.data.schema import Schema
-from dperm.estimators.saved import SavedRegressor
+from dperm.data.schema import Column, Schema, Target
+from dperm.estimators.saved import SavedProbabilities, SavedRegressor
 
 FIT = ("fit", "people.csv", "--target", "state", "--epsilon", "1", "--schema", "schema.toml")
 
@@ -34,6 +37,10 @@ def test_fit_writes_a_model_that_predicts_raw_rows_and_a_page(dperm, people, hom
     assert lines[0] == "prediction,probability of ill,probability of well"
     assert len(lines) == 301
     assert [line.split(",")[0] for line in lines[1:]] == model.predict(open_table("people.csv")).tolist()
+    asked = dperm("predict", "model.json", "people.csv", "--probabilities", "--out", "p.csv", "--json")
+    assert json.loads(asked.out) == {"written": "p.csv", "n": 300}
+    assert (home / "p.csv").read_text() == predicted.out
+    assert len(json.loads(dperm("predict", "model.json", "people.csv", "--json").out)["prediction"]) == 300
 
 
 def test_tables_of_other_libraries_are_encoded_by_the_model(dperm, people):
@@ -87,6 +94,101 @@ def test_a_score_is_paid_for_or_marked_as_not_private(dperm, people):
     assert dperm(*FIT, "--test-epsilon", "1", "--out", "c.json").code == 2
 
 
+def test_a_paid_score_is_in_the_model_and_on_its_page(dperm, people, home):
+    dperm("ledger", "cap", "people", "--epsilon", "4", "--yes")
+    done = dperm(*FIT, "--test-fraction", "0.3", "--test-epsilon", "2", "--json")
+    assert done.code == 0, done.err
+    told, report = json.loads(done.out), package.load("model.json").privacy_report_
+    assert report.score["value"] == told["score"]["value"]
+    assert report.guarantee.epsilon <= 1.0  # of the model alone
+    assert 2.0 < report.score["epsilon_together"] < 3.0
+    assert report.ledger["n_fits"] == told["spent"]["n_fits"] == 2
+    assert report.ledger["used_after"] == told["spent"]["used"]
+    assert report.ledger["head"] == json.loads(dperm("ledger", "list", "--json").out)["head"]
+    page = (home / "model.html").read_text()
+    assert f"accuracy {report.score['value']:.1%} on 90 held-out people" in page
+    assert "this fit and its score" in page
+    assert "Beside the model: accuracy" in dperm("report", "model.json").out
+    again = package.PrivacyReport.from_json(report.to_json())
+    assert again == report
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_held_out_people_are_not_learnt_from_and_their_score_has_its_relation(dperm, people, relation):
+    fit = (*FIT, "--test-fraction", "0.3", "--neighbours", relation)
+    assert dperm(*fit, "--test-epsilon", "2").code == 0
+    assert package.load("model.json").privacy_report_.public["records"] == 210
+    reserved = [row for row in json.loads(dperm("ledger", "export").out)["entries"] if row["kind"] == "reserve"]
+    assert [(row["purpose"].split()[0], row["neighbours"]) for row in reserved] == [
+        ("DPLogisticRegression", relation),
+        ("score", relation),
+    ]
+
+
+def test_rows_are_either_learnt_from_or_held_out():
+    X, y = np.arange(50.0)[:, None], np.arange(50) % 2
+    (X_train, y_train), (X_test, y_test) = _split(
+        training.Training(X, y, ["x"], None, None, True, 1),
+        0.3,
+    )
+    assert (len(X_train), len(X_test)) == (35, 15)
+    assert sorted([*X_train[:, 0], *X_test[:, 0]]) == list(range(50))
+    assert (y_train == X_train[:, 0] % 2).all()
+    assert (y_test == X_test[:, 0] % 2).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(10, 30), (-5, 15)])
+def test_an_effect_is_that_of_the_whole_range(low, high):
+    schema = Schema((Column("age", "number", low, high), Column("smoker", "boolean")), Target("y", "classes", (0, 1)))
+    scaling = schema.bounds().scaling(2, ["age", "smoker"], True, ())
+    report = package.DPLogisticRegression(bounds=schema.bounds(), insecure_seed=0)
+    report = report.fit(np.array([[low, 0.0], [high, 1.0]] * 20), [0, 1] * 20).privacy_report_
+    model = SavedProbabilities(
+        "DPLogisticRegression",
+        np.array([[0.5, -3.0]]),
+        np.zeros(1),
+        scaling,
+        report,
+        np.array(["age", "smoker"], object),
+        schema=schema,
+        classes_=np.array([0, 1]),
+    )
+    assert effects(model) == [("age", "+10"), ("smoker", "-3")]  # 20 years at 0.5 each
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [("customer_id", "It seems to tell who somebody is"), ("birthDate", "derive a number that matters")],
+)
+def test_ids_and_dates_are_refused_by_name_where_ranges_are_bought(dperm, home, column, says):
+    (home / "t.csv").write_text(f"{column},x,y\n" + "".join(f"{1000 + i},{i % 7},{i % 2}\n" for i in range(60)))
+    fit = ("fit", "t.csv", "--target", "y", "--epsilon", "3", "--buy-bounds", "--model", "logistic")
+    done = dperm(*fit)
+    assert done.code == 2
+    assert f"column '{column}' is not taken: " in done.err
+    assert says in done.err
+    assert "--drop" in done.err
+    assert json.loads(dperm("ledger", "list", "--json").out)["datasets"] == []
+    assert dperm(*fit, "--drop", column).code == 0
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_files_for_others_follow_the_umask_and_the_books_do_not(dperm, people, home, umask):
+    before = os.umask(umask)
+    try:
+        assert dperm("schema", "people.csv", "--target", "state", "--out", "draft.toml").code == 0
+        assert dperm(*FIT).code == 0
+    finally:
+        os.umask(before)
+    for name in ("draft.toml", "model.json", "model.html"):
+        assert stat.S_IMODE((home / name).stat().st_mode) == 0o666 & ~umask, name
+    books = home.parent / "home"
+    assert {stat.S_IMODE((books / name).stat().st_mode) for name in ("ledger.db", "fingerprint.key")} == {0o600}
+    (home / "draft.toml").chmod(0o640)
+    assert dperm("schema", "--confirm", "draft.toml", "--yes").code == 0
+    assert stat.S_IMODE((home / "draft.toml").stat().st_mode) == 0o640  # as its owner has set it
+
+
 @pytest.mark.parametrize("model", ["logistic", "svm"])
 def test_models_of_classes(dperm, people, model):
     assert dperm(*FIT, "--model", model, "--strength", "0.01", "--neighbours", "zero-out").code == 0
@@ -110,7 +212,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people):
     assert "--model is missing" in dperm(*fit).err
     refused = dperm(*fit, "--model", "ridge")
     assert refused.code == 2
-    assert "'patient_id' does not hold numbers only" in refused.err
+    assert "column 'patient_id' is not taken: It seems to tell who somebody is" in refused.err
     drop = [word for name in ("patient_id", "job", "smoker", "born", "state") for word in ("--drop", name)]
     done = dperm(*fit, "--model", "ridge", *drop)
     assert done.code == 0, done.err
@@ -126,8 +228,8 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people):
 def test_the_same_data_under_another_name_are_charged_where_they_are_known(dperm, people, home):
     dperm(*FIT)
     shutil.copy("people.csv", "others.csv")
-    text = (home / "schema.toml").read_text().replace("high = 100", "high = 120").replace("high = 10\n", "high = 20\n")
-    (home / "schema.toml").write_text(text)  # another encoding of the same file
+    text = (home / "schema.toml").read_text().replace("high = 100", "high = 50").replace("high = 10\n", "high = 2\n")
+    (home / "schema.toml").write_text(text)  # clips: the rows are others, the file is the same
     done = dperm("fit", "others.csv", "--epsilon", "1", "--schema", "schema.toml", "--out", "second.json")
     assert done.code == 0, done.err
     assert "data set 'people' was used 2 times" in done.out

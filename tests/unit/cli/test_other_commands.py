@@ -44,6 +44,17 @@ def test_a_draft_marks_what_it_read_and_is_refused_until_confirmed(dperm, people
     assert any("confirmed to be public: state (kind, classes); visits" in text for text in assumed)
 
 
+def test_values_outside_usual_bounds_are_told_and_not_written(dperm, home):
+    texts = []
+    for scale in (1, 100):
+        (home / "t.csv").write_text("age,y\n" + "".join(f"{20 + scale * (i % 60)},{'ab'[i % 2]}\n" for i in range(90)))
+        done = dperm("schema", "t.csv", "--target", "y", "--force", "--json")
+        texts.append((home / "schema.toml").read_text())
+        assert ("note: many values of 'age' lie outside" in done.err) == (scale == 100)
+        assert json.loads(done.out)["unusual"] == (["age"] if scale == 100 else [])
+    assert texts[0] == texts[1]
+
+
 def test_confirming_asks_first(dperm, people, monkeypatch):
     dperm("schema", "people.csv", "--target", "state", "--force")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
@@ -104,7 +115,9 @@ def test_the_face_of_the_ledger(dperm, people, home):
     exported = json.loads(dperm("ledger", "export").out)
     assert exported["datasets"][0]["dataset"] == "people"
     assert "fingerprint" not in json.dumps(exported)
-    assert dperm("ledger", "export", "--out", "books.json").code == 0
+    asked = dperm("ledger", "export", "--out", "books.json", "--json")
+    assert json.loads(asked.out) == {"written": "books.json"}
+    assert json.loads((home / "books.json").read_text())["head"] == exported["head"]
     assert dperm("ledger", "cap", "people", "--epsilon", "2", "--yes").code == 0
     again = dperm("ledger", "cap", "people", "--epsilon", "9", "--yes")
     assert again.code == 2

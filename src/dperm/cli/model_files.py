@@ -1,0 +1,80 @@
+"""The files of a fit: a model that was paid for is kept somewhere, and what is said to be written is there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dperm.cli.output import Output
+from dperm.errors import DpermError, InvalidInput
+
+__all__ = ["ModelFiles", "check_writable"]
+
+
+def check_writable(path: Path) -> None:
+    """Try to write beside the wanted file: a model that cannot be kept must not cost budget."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise InvalidInput(f"cannot write {str(path)!r}: its folder does not exist; create it first.")
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dperm-") as probe:
+            probe.write(bytes(1 << 20))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except PermissionError:
+        raise InvalidInput(f"the folder {str(folder)!r} may not be written: choose another --out.") from None
+    except OSError as error:
+        raise DpermError(
+            f"{str(folder)!r} cannot hold the model ({error.strerror}): nothing was charged, choose another --out."
+        ) from None
+
+
+class ModelFiles:
+    """Writes a model and its page, each whole or not at all, and knows which of them are there."""
+
+    def __init__(self, out: Path, page: Path) -> None:
+        self._out, self._page = out, page
+        self._before = {path: _stamp(path) for path in (out, page)}
+        self._rescued: list[Path] = []
+
+    @property
+    def written(self) -> list[str]:
+        """Paths that were written; asked of the disk, so that it is true after an interruption at any place."""
+        return [str(path) for path, stamp in self._before.items() if _stamp(path) != stamp] + list(
+            map(str, self._rescued)
+        )
+
+    def write(self, saved: Any, output: Output) -> None:
+        """Write the model, elsewhere if its folder takes it no more, and its page."""
+        from dperm.cli.summary import page_of
+        from dperm.privacy.report import write_whole
+
+        try:
+            saved.save(self._out)
+        except (OSError, InvalidInput) as error:
+            kept = Path(tempfile.mkdtemp(prefix="dperm-")) / self._out.name
+            self._rescued.append(saved.save(kept))
+            output.note(f"note: {_why(self._out, error)}, so the model was kept elsewhere: {kept}")
+            return
+        try:
+            write_whole(self._page, page_of(saved))
+        except (OSError, InvalidInput) as error:
+            again = f"dperm report {shlex.quote(str(self._out))} --out {shlex.quote(str(self._page))}"
+            output.note(f"note: {_why(self._page, error)}; the model was, and `{again}` makes its page.")
+
+
+def _why(path: Path, error: Exception) -> str:
+    told = getattr(error, "strerror", None) or str(error).rstrip(".")
+    return f"{str(path)!r} could not be written ({told})"
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """Tell one state of a file from another; a file that is written whole is a new one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
