@@ -19,7 +19,7 @@ from dperm.privacy.report_page import report_page
 __all__ = ["OwnersScore", "effects", "page_of", "summary_data", "summary_rows"]
 
 _MOST = 8
-_LONGEST = 40  # letters of a category on the page
+_LONGEST = 80  # letters of a list of categories on the page
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,12 @@ def _taken_as(part: Column | Target) -> str:
     if part.kind == TRUTH:
         return "true or false"
     labels = [str(one) for one in (part.classes if isinstance(part, Target) else part.categories)]
-    shown = ", ".join(one if len(one) <= _LONGEST else f"{one[:_LONGEST]}..." for one in labels[:_MOST])
-    return f"{shown} and {len(labels) - _MOST} more" if len(labels) > _MOST else shown
+    shown = labels[:1]
+    while len(shown) < len(labels) and len(", ".join(labels[: len(shown) + 1])) <= _LONGEST:
+        shown = labels[: len(shown) + 1]
+    cut = [one if len(one) <= _LONGEST else f"{one[:_LONGEST]}..." for one in shown]
+    more = f" and {len(labels) - len(shown)} more" if len(labels) > len(shown) else ""
+    return ", ".join(cut) + more
 
 
 def _what(model: SavedModel) -> str:

@@ -89,12 +89,14 @@ def line_chart(
         parts += _legend(series, width)
     if mark is not None:
         x, y = across.place(mark[0]), up.place(mark[1])
-        # above the point, and on the side where a falling curve leaves room
+        # above the point, and on the side where a falling curve leaves room; else below it
         falls = series[0].points[0][1] > series[0].points[-1][1]
-        anchor, shift = ("start", 8) if falls == (x < width - 220) else ("end", -8)
+        fits = x < width - 220
+        anchor, shift = ("start", 8) if falls == fits else ("end", -8)
+        height_of_text = min(y + 20, height - 50) if falls and not fits else max(y - 9, 28)
         parts.append(f'<circle class="s0" cx="{x:.1f}" cy="{y:.1f}" r="5"/>')
         parts.append(
-            f'<text class="mark" x="{x + shift:.1f}" y="{max(y - 9, 28):.1f}" text-anchor="{anchor}">'
+            f'<text class="mark" x="{x + shift:.1f}" y="{height_of_text:.1f}" text-anchor="{anchor}">'
             f"{escape(mark[2])}</text>"
         )
     described = "; ".join(f"{one.label}: from {_pair(one.points[0])} to {_pair(one.points[-1])}" for one in series)

@@ -212,8 +212,8 @@ def _releases(report: PrivacyReport) -> str:
         "<h2>What was released</h2>"
         f"<p>To {_text('; '.join(audiences))}. The model is made of these noisy numbers and of public facts, and of "
         f"nothing else.{_score(report)}</p>"
-        '<div class="wide"><table><caption>Every kind of release with its noise. Noise is given as a multiple of the '
-        "most that one person can change, and in the unit of the released numbers.</caption>"
+        '<p class="about" id="noise">Every kind of release with its noise, as a multiple of the most that one person '
+        'can change, and in the unit of the released numbers.</p><div class="wide"><table aria-describedby="noise">'
         "<thead><tr><th scope=col>release</th><th scope=col class=n>times</th><th scope=col class=n>numbers</th>"
         "<th scope=col class=k>noise</th><th scope=col class=n>multiple</th><th scope=col class=n>scale</th>"
         f"<th scope=col class=n>share</th></tr></thead><tbody>{rows}</tbody></table></div>"
@@ -237,11 +237,11 @@ def _weights(weights: Sequence[tuple[str, float]]) -> str:
         return ""
     shown = list(weights)[:_MOST_WEIGHTS]
     rows = "".join(f"<tr><th scope=row>{_name(name)}</th><td class=n>{value:+.3g}</td></tr>" for name, value in shown)
-    more = f" of {len(weights)}" if len(weights) > len(shown) else ""
+    count = f"{len(shown)} largest of {len(weights):,}" if len(weights) > len(shown) else f"{len(shown)}"
     return (
-        f"<h2>What the model found</h2><table><caption>The {len(shown)}{more} largest effects over a column's whole "
-        "range; part of the released model.</caption><thead><tr><th scope=col>column</th>"
-        f"<th scope=col class=n>effect</th></tr></thead><tbody>{rows}</tbody></table>"
+        f'<h2>What the model found</h2><p class="about" id="effects">The {count} effects over a column\'s whole range; '
+        'part of the released model.</p><div class="halves"><table aria-describedby="effects"><thead><tr><th scope=col>'
+        f"column</th><th scope=col class=n>effect</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -275,12 +275,13 @@ def _declared(report: PrivacyReport, declared: Sequence[tuple[str, str]]) -> str
         for name, what in declared[:_MOST_DECLARED]
     )
     more = len(declared) - _MOST_DECLARED
-    rest = f'<p class="soft">And {more:,} more, in the model file.</p>' if more > 0 else ""
+    rest = f'<p class="about">And {more:,} more, in the model file.</p>' if more > 0 else ""
     bought = report.public.get("bounds") == "bought"
     how = "bought with part of the budget" if bought else "declared; values outside are clipped or count as missing"
     return (
-        f'<div class="wide"><table><caption>Ranges and categories, {how}.</caption><thead><tr><th scope=col>column</th>'
-        f"<th scope=col>taken as</th></tr></thead><tbody>{rows}</tbody></table></div>{rest}"
+        f'<p class="about" id="taken">Ranges and categories, {how}.</p><div class="wide halves"><table '
+        'aria-describedby="taken"><thead><tr><th scope=col>column</th><th scope=col>taken as</th></tr></thead><tbody>'
+        f"{rows}</tbody></table></div>{rest}"
     )
 
 

@@ -26,7 +26,7 @@ ul{padding-left:22px}
 .facts dd{margin:0;font-size:19px;font-weight:600;overflow-wrap:anywhere}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px}
-caption{text-align:left;color:var(--soft);padding-bottom:6px}
+p.about{font-size:14px;color:var(--soft)}
 th,td{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 td.k,th.k{overflow-wrap:normal;padding-left:14px}
@@ -41,11 +41,14 @@ footer{margin-top:28px;font-size:13px;color:var(--soft);border-top:1px solid var
 @page{size:A4;margin:14mm}
 @media print{:root{color-scheme:light;--paper:#fff;--ink:#000;--soft:#444;--line:#bbb;--card:#f3f3f3;--one:#0b5cad;
 --two:#b3530a;--three:#59636e;--rest:#e2e2e2;--good:#116329;--bad:#a40e26}
-body{font-size:10pt;line-height:1.35}main{max-width:none;padding:0}h1{font-size:16pt}
-h2{font-size:12pt;margin:12px 0 4px;padding-top:8px;break-after:avoid}
-.verdict{font-size:10.5pt;margin:8px 0;padding:8px 12px}table{font-size:8.5pt}
+body{font-size:9.5pt;line-height:1.3}main{max-width:none;padding:0}h1{font-size:16pt}
+h2{font-size:11.5pt;margin:9px 0 3px;padding-top:6px;break-after:avoid}
+p.about{font-size:8.5pt;break-after:avoid}
+.verdict{font-size:10pt;margin:6px 0;padding:6px 12px}table{font-size:8.5pt}
+.halves{columns:2;column-gap:28px;break-inside:avoid}.halves table{break-inside:auto}tr{break-inside:avoid}
 th,td{padding:2px 8px 2px 0}
-p,ul,figure{margin:4px 0}.facts{margin:6px 0;gap:6px}.facts dd{font-size:11pt}
-figure,table,.facts{break-inside:avoid}figure.curve svg{width:70%}
+p,ul,figure{margin:3px 0}.facts{margin:6px 0;gap:6px;grid-template-columns:repeat(4,1fr)}
+.facts div{padding:3px 10px}.facts dd{font-size:10.5pt}
+figure,table,.facts{break-inside:avoid}figure.curve svg{width:60%}
 footer,code,figcaption{font-size:8pt}footer{margin-top:10px}}
 """
