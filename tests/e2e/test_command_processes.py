@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -27,8 +28,8 @@ def journey(tmp_path_factory):
     return folder
 
 
-def start(folder, *arguments, **options):
-    environment = {**os.environ, "DPERM_HOME": str(folder / "home"), "PYTHONWARNINGS": "error"}
+def start(folder, *arguments, **variables):
+    environment = {**os.environ, "DPERM_HOME": str(folder / "home"), "PYTHONWARNINGS": "error", **variables}
     return subprocess.Popen(
         [sys.executable, "-m", "dperm", *arguments],
         cwd=folder,
@@ -37,7 +38,6 @@ def start(folder, *arguments, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,
     )
 
 
@@ -67,6 +67,45 @@ def test_output_may_be_cut_off(journey):
     process.wait(timeout=60)
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
+
+
+_WAITS = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Waiting(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r} and not hasattr(self, "told"):
+            self.told = True
+            print("here", flush=True)
+            exec("import time; time.sleep(60)")
+
+sys.meta_path.insert(0, Waiting())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "says"),
+    [
+        ("dperm.cli.vertical", ("ledger", "list"), "dperm: interrupted; nothing was written.\n"),
+        (
+            "dperm.privacy.budget",
+            ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml"),
+            "nothing was spent",
+        ),
+    ],
+)
+def test_ctrl_c_while_modules_load_gets_a_sentence_and_exit_code_1(journey, tmp_path, module, arguments, says):
+    """Also out of ``exec``, after which Python would end the process by the signal although it was caught."""
+    (tmp_path / "sitecustomize.py").write_text(_WAITS.format(module=module))
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = start(journey, *arguments, PYTHONPATH=path, DPERM_HOME=str(tmp_path))
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
 
 
 @pytest.fixture(scope="module")
