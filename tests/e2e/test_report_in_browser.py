@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 import dperm
 from dperm.cli.summary import page_of
 from dperm.data.schema import Column, Schema, Target
+from dperm.estimators.scoring import paid_score, plans_of_fit_and_score, report_with_score
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -36,10 +37,6 @@ def schema_of(n_columns):
 @pytest.fixture(scope="module", params=[5, 100])
 def written(request, tmp_path_factory):
     """The page of a model of so many columns, with a cap, an earlier fit and a paid score."""
-    from dataclasses import replace
-
-    from dperm.estimators.scoring import paid_score, plans_of_fit_and_score, report_with_score
-
     schema, rng = schema_of(request.param), np.random.default_rng(0)
     width = len(schema.encoded_names)
     X = rng.random((600, width)) * [column.range[1] for column in schema.used for _ in column.encoded_names]
@@ -59,13 +56,9 @@ def written(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+def browser(chromium):
     with playwright.sync_playwright() as player:
-        try:
-            made = player.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
-        except playwright.Error:
-            pytest.skip("no Chromium is installed")
+        made = player.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield made
         made.close()
 
