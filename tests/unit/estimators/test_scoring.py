@@ -7,7 +7,9 @@ import pytest
 
 from dperm import Bounds, Budget, DPLinearSVC, DPLogisticRegression, DPRidge, Ledger
 from dperm.errors import BudgetRefused, DataSetRenamed, InvalidBudget, InvalidData
-from dperm.estimators.scoring import paid_score
+from dperm.estimators.scoring import paid_score, plans_of_fit_and_score, report_with_score
+from dperm.privacy.composition import leaves
+from dperm.privacy.events import event_from_dict
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, (1200, 3))
@@ -97,3 +99,27 @@ def test_refusals_come_before_the_charge():
     with pytest.raises(InvalidBudget):
         paid_score(model, X[TEST], LABELS[TEST], epsilon=0.0, ledger=ledger)
     assert ledger.spent().n_fits == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "bounds", "labels"),
+    [
+        (DPLogisticRegression, Bounds(features=(0, 1), classes=[0, 1, 2]), [0, 1, 2]),
+        (DPLogisticRegression, None, [0, 1]),
+        (DPRidge, Bounds(features=(0, 1), target=(0, 2)), [0, 1, 2]),
+    ],
+)
+def test_the_plans_of_a_fit_and_its_score_are_what_is_charged(make, bounds, labels):
+    X, y = np.random.default_rng(0).random((400, 3)), np.resize(labels, 400)
+    book = Ledger(dataset="people")
+    model = make(epsilon=3.0, bounds=bounds, ledger=book)
+    plans = plans_of_fit_and_score(model, 300, 3, len(labels), held_out=100, epsilon=0.5)
+    saved = model.fit(X[:300], y[:300])._saved()
+    score = paid_score(saved, X[300:], y[300:], epsilon=0.5, ledger=book)
+    charged = [event_from_dict(row["event"]) for row in book.entries() if row["kind"] == "reserve"]
+    assert [leaves(event) for event in charged] == [leaves(event) for event in plans]
+    report = report_with_score(saved.privacy_report_, score, plans, book)
+    together = report.score["epsilon_together"]
+    assert max(report.guarantee.epsilon, 0.5) < together < report.guarantee.epsilon + 0.5
+    assert together == pytest.approx(book.spent(report.guarantee.delta).epsilon)
+    assert report.guarantee == saved.privacy_report_.guarantee
