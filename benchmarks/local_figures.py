@@ -3,7 +3,7 @@
 Everything is drawn afresh: the populations from the operating system's entropy, the bits as in use. One run writes
 benchmarks/results/local.md (tables), local.json (numbers) and local.png (risk against the number of people).
 Run: python benchmarks/local_figures.py [--fast] [--only PART ...], the parts being risk, people, surrogate, planner,
-weak, coverage, regression, marginals, smooth and speed.
+weak, rounds, projected, coverage, regression, marginals, smooth and speed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 import numpy as np
 from local_problems import SIZE, Logistic, drawn
 from local_queries_figures import marginals, smooth, speed
+from local_weak_figures import projected, rounds, summary, weak
 from peers_environments import Unavailable, run_worker
 from scipy import stats
 
@@ -35,13 +36,6 @@ HERE = Path(__file__).resolve().parent
 UNIT = Bounds(features=(-1, 1), row_norm=1.0)
 ALGORITHM_2, REPAIR_A, REPAIR_B = "Algorithm 2", "Algorithm 3, repair A", "Algorithm 3, repair B"
 MOMENTS, GRID, NULL = "dperm, moments", "dperm, theta-grid", "weights 0"
-
-
-def summary(values):
-    """Mean and standard error."""
-    values = np.asarray(values, float)
-    error = float(values.std(ddof=1) / np.sqrt(len(values)))
-    return {"mean": float(values.mean()), "error": error, "runs": len(values)}
 
 
 def logistic(**options):
@@ -96,12 +90,13 @@ def published(name, k, records):
     return {h: 4.0 * BernsteinPolynomial.of_values(values, h).minimise(1e-3).point - 2.0 for h in (1, 2, 3)}
 
 
+METHODS = (MOMENTS, ALGORITHM_2, REPAIR_A, REPAIR_B)
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 
 
-def people(fast, sizes=SIZES):
+def people(fast, sizes=SIZES, methods=METHODS):
     """Risk against n at p = 2, every person asked; of the published algorithms the best k and order for every n."""
-    curves = {name: [] for name in (MOMENTS, ALGORITHM_2, REPAIR_A, REPAIR_B)}
+    curves = {name: [] for name in methods}
     for n in sizes[:-1] if fast and len(sizes) > 1 else sizes:
         # around 1e5 the repaired algorithms start to be of use: more runs, as their risk scatters widely
         runs = 4 if fast else 60 if n == 100_000 else int(np.clip(3e6 / n, 6, 24))
@@ -114,7 +109,7 @@ def people(fast, sizes=SIZES):
             for _ in range(3):  # cheap: more runs steady the curve that the others are compared with
                 found[(MOMENTS, 0, 0)].append(problem.excess(logistic().fit(*problem.people(n, rng)).coef_[0]))
             records = np.where(y, 1.0, -1.0)[:, None] * x
-            for name in (ALGORITHM_2, REPAIR_A, REPAIR_B):
+            for name in (name for name in methods if name != MOMENTS):
                 if name == ALGORITHM_2 and n > 1_000_000:  # one noisy number per node and person: slow, and no better
                     continue
                 for k in (1, 2) if name == ALGORITHM_2 else (1, 2, 3) if n < 1_000_000 else (2, 3, 4, 5):
@@ -126,13 +121,16 @@ def people(fast, sizes=SIZES):
                 continue
             best = min(kept, key=lambda key: np.mean(kept[key]))
             curve.append({"n": n, "k": best[1], "order": best[2], **summary(kept[best])})
-        print(n, {name: round(1e4 * c[-1]["mean"], 2) for name, c in curves.items() if c[-1]["n"] == n}, flush=True)
-    return {"curves": curves, "null": float(problem.excess(np.zeros(2))), "times": times_fewer(curves)}
+        print(
+            n, {name: round(1e4 * c[-1]["mean"], 2) for name, c in curves.items() if c and c[-1]["n"] == n}, flush=True
+        )
+    times = times_fewer(curves) if set(METHODS) <= set(methods) else []
+    return {"curves": curves, "null": float(problem.excess(np.zeros(2))), "times": times}
 
 
 def merged(before, after):
     """The curves of an earlier run with the points of a later one in place of its own."""
-    curves = {}
+    curves = dict(before["curves"])
     for name, points in after["curves"].items():
         fresh = {point["n"] for point in points}
         kept = [point for point in before["curves"][name] if point["n"] not in fresh]
@@ -195,23 +193,6 @@ def planner(fast):
                     weights = task.estimates(drawn(task.task, chance, n, rng))[0].weights
                     found.append(problem.excess(weights) / null)
             rows.append({"p": p, "needed": needed, "n": n, "refused": n < needed, **summary(found)})
-    return rows
-
-
-def weak(fast):
-    """Mean excess beyond that of weights 0 for weights of any length, none included, at 1.2 times the people needed."""
-    rows = []
-    for p in (1, 2, 5):
-        rng, task = np.random.default_rng(), LinearTask("logistic", 1.0, (1.0,) * p, 2.0, 2.0)
-        n = round(1.2 * logistic().plan(1000, p).people_needed)
-        for length in (0.0, 0.1, 0.3, 0.6, 1.5):
-            problem = Logistic.of(p, rng, length * np.eye(p)[0])
-            chance, null = problem.chances(task.task), problem.excess(np.zeros(p))
-            found = [
-                problem.excess(task.estimates(drawn(task.task, chance, n, rng))[0].weights) - null
-                for _ in range(60 if fast else 300)
-            ]
-            rows.append({"p": p, "n": n, "length": length, "null": float(null), **summary(found)})
     return rows
 
 
@@ -282,6 +263,8 @@ PARTS = {
     "surrogate": surrogate,
     "planner": planner,
     "weak": weak,
+    "rounds": rounds,
+    "projected": projected,
     "coverage": coverage,
     "regression": regression,
     "marginals": marginals,
@@ -295,6 +278,7 @@ def main() -> None:
     parser.add_argument("--fast", action="store_true", help="few repetitions; nothing is written")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="keep the other parts")
     parser.add_argument("--sizes", nargs="+", type=int, help="numbers of people to run again; the others are kept")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, help="methods of people to run again")
     parser.add_argument("--cache", type=Path, default=HERE.parent / ".peers", help="where the figure's environment is")
     options = parser.parse_args()
     folder = HERE / "results"
@@ -302,8 +286,9 @@ def main() -> None:
     results = json.loads(kept.read_text()) if kept.exists() else {}
     for name in options.only:
         start = time.perf_counter()
-        if name == "people" and options.sizes:
-            results[name] = merged(results[name], people(options.fast, options.sizes))
+        if name == "people" and (options.sizes or options.methods):
+            part = people(options.fast, options.sizes or SIZES, options.methods or METHODS)
+            results[name] = merged(results[name], part)
         else:
             results[name] = PARTS[name](options.fast)
         print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)

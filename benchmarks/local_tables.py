@@ -57,9 +57,24 @@ def planner(rows):
 
 
 def weak(rows):
-    body = [[row["p"], row["n"], row["length"], f"{1e4 * row['null']:.3g}", cell(row), row["runs"]] for row in rows]
-    head = ["columns", "people", "length of the weights", "excess of weights 0", "excess beyond that", "runs"]
-    return table(head, body)
+    body = []
+    for row in rows:
+        what = [row["loss"], row["solver"], row["p"], f"{row['factor']:g}", row["n"], row["length"]]
+        share = f"{row['mean'] / row['typical']:.2%}"
+        body.append([*what, f"{1e4 * row['null']:.3g}", cell(row), share, row["runs"]])
+    head = ["loss", "solver", "columns", "times the people needed", "people", "length of the weights"]
+    more = ["excess of weights 0", "excess beyond that", "relative to weights 0 at typical weights", "runs"]
+    return table(head + more, body)
+
+
+def rounds(rows):
+    body = [[row["p"], f"{row['n']:.0e}", cell(row), f"{row['kept']:.3f}", row["runs"]] for row in rows]
+    return table(["columns", "people", "excess risk", "kept", "runs"], body)
+
+
+def projected(rows):
+    body = [[f"{row['n']:.0e}", cell(row, 1.0), row["runs"]] for row in rows]
+    return table(["people", "excess squared loss / that of weights 0", "runs"], body)
 
 
 def regression(rows):
@@ -109,7 +124,9 @@ PARTS = {
     "people": ("Risk against people, two columns, in 1e-4", people),
     "surrogate": ("Parabola or quartic, excess risk in 1e-4", surrogate),
     "planner": ("Around the number of people needed", planner),
-    "weak": ("Weak signals at 1.2 times the people needed, in 1e-4", weak),
+    "weak": ("Weak signals, an intercept included, in 1e-4", weak),
+    "rounds": ("A descent in 40 rounds, problems of the first table, in 1e-4", rounds),
+    "projected": ("Algorithm 4: 400 features in 20 dimensions, epsilon 1", projected),
     "coverage": ("Coverage of 95% intervals", coverage),
     "regression": ("Coverage of 95% intervals of least squares, intercept included", regression),
     "marginals": ("Marginals: 8 of 32 bits, epsilon 1", marginals),

@@ -20,7 +20,7 @@ from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Counts, Estimate, LinearTask, LocalForecast, Task
 
 from ._base import BOUNDS_PUBLIC, Problem
-from .local_report import checked_ledger, checked_people, collection_charged, local_report, task_charged
+from .local_report import checked_collection, checked_ledger, collection_charged, local_report, task_charged
 from .local_rounds import LocalRounds
 from .local_rows import Rows, blocks
 
@@ -112,7 +112,7 @@ class LocalFit(LocalRounds):
         L2(self.strength)  # refuses a bad strength
         if (
             isinstance(self.radius, bool)
-            or not isinstance(self.radius, int | float)
+            or not isinstance(self.radius, int | float | np.integer | np.floating)
             or not 0.0 < self.radius < math.inf
         ):
             raise InvalidInput(f"radius must be a positive finite number, not {self.radius!r}.")
@@ -158,7 +158,7 @@ class LocalFit(LocalRounds):
             epsilon=self.epsilon,
             reach=rows.reach,
             # rows are divided by their bound, so weights are as many times longer
-            radius=self.radius * rows.bound,
+            radius=float(self.radius) * rows.bound,
             # rows are rarely as long as their bound: the margin of one of length 1
             margin=float(self.radius),
             intercept=rows.intercept,
@@ -233,10 +233,11 @@ class LocalFit(LocalRounds):
                 "radius, degree and dperm's version must be those of the task that people answered."
             )
         linear = asked[0]
-        people = checked_people(self.ledger, counts.n_people, n_people)
+        people = checked_collection(self.ledger, counts, n_people)
+        # the reports are out, whatever comes of them: charged before anything else is refused
+        charged = task_charged(self.ledger, linear.task, people, secure=counts.secure)
         self._refuse(counts.n_people, n_features, None)
         estimates = linear.estimates(counts, self._penalty_of_rows(rows))
-        charged = task_charged(self.ledger, linear.task, people, secure=counts.secure)
         self._take_names(rows, names)
         self._take(linear, rows, counts, estimates, self._declared_classes())
         about_reports = {"people": people, "reports": counts.n_people, "simulated": False, "secure": counts.secure}
@@ -337,7 +338,7 @@ class LocalFit(LocalRounds):
             "scale": self.scaling_.scale.tolist(),
             "clip": self.scaling_.clip,
             "row_norm": self.scaling_.row_norm,
-            "radius": self.radius,
+            "radius": float(self.radius),
             "strength": self.strength,
             "loss": self._loss_name,
             "solver": self.solver,

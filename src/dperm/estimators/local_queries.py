@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
@@ -19,19 +18,27 @@ from dperm.privacy.ledger import Ledger
 from dperm.privacy.one_bit import OneBit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Chebyshev, Counts, Parity, Task
+from dperm.solvers.local.chebyshev_expansion import MOST_DEGREES, chebyshev_expansion
 from dperm.solvers.local.conjunctions import Conjunction, best_conjunction, conjunction
 
 from ._books import SharesLedger
-from .local_report import checked_ledger, checked_people, collection_charged, local_report, task_charged
+from .local_report import checked_collection, checked_ledger, collection_charged, local_report, task_charged
 
 __all__ = ["Answer", "Marginals", "SmoothQueries"]
 
 FloatArray = NDArray[np.float64]
 
+#: rows that are checked at a time
+_BLOCK = 1 << 16
+
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate, its standard deviation (noise and sampling) and a bound on its bias."""
+    """An estimate, its standard deviation (noise and sampling) and its bias.
+
+    The bias of a marginal is a bound; that of a smooth query is one if the function's Lipschitz constant is given, and
+    otherwise an estimate from many points.
+    """
 
     value: float
     deviation: float
@@ -39,7 +46,7 @@ class Answer:
 
     @property
     def error(self) -> float:
-        """Bound on the root mean squared error."""
+        """Root mean squared error, at most as far as ``bias`` is a bound."""
         return math.hypot(self.deviation, self.bias)
 
 
@@ -87,7 +94,7 @@ class _Queries(SharesLedger, BaseEstimator):  # type: ignore[misc]
         if not isinstance(counts, Counts):
             raise InvalidInput(f"counts must be the Counts of a task, not {type(counts).__name__}.")
         self.task.scaled_sums(counts)  # refuses those of another task before anything is charged
-        people = checked_people(checked_ledger(self.ledger), counts.n_people, n_people)
+        people = checked_collection(checked_ledger(self.ledger), counts, n_people)
         charged = task_charged(self.ledger, self.task, people, secure=counts.secure)
         return self._take(counts, people, charged, simulated=False)
 
@@ -179,7 +186,8 @@ class Marginals(_Queries):
         if self.degree is None:
             polynomial = best_conjunction(self.k, self.n_bits, self.n_people, OneBit(self.epsilon).gain)
         else:
-            polynomial = conjunction(self.k, self.degree)
+            _whole("degree", self.degree)
+            polynomial = conjunction(self.k, int(self.degree))
         levels = polynomial.levels(self.n_bits)
         # a size of sets that the polynomial hardly uses is asked for now and then, so that smaller marginals have it
         levels = np.maximum(levels, 1e-3 * levels.max())
@@ -188,8 +196,9 @@ class Marginals(_Queries):
 
     def _records(self, X: Any) -> NDArray[Any]:
         records = super()._records(X)
-        # on the data's owner's side, before anything is charged
-        if not np.isin(records, (0, 1)).all():
+        # on the data's owner's side, before anything is charged; some rows at a time, as the table may be large
+        parts = [] if records.dtype == bool else range(0, len(records), _BLOCK)
+        if not all(((part == 0) | (part == 1)).all() for part in (records[i : i + _BLOCK] for i in parts)):
             raise InvalidData("X must hold 0 and 1, or true and false, only: encode other values by a public rule.")
         return records
 
@@ -215,8 +224,8 @@ class Marginals(_Queries):
             if values is not None:
                 raise InvalidInput("give either a dict of columns and values or two lists, not both.")
             columns, values = list(columns), list(columns.values())
-        chosen = [int(column) for column in columns]
-        wanted = [1] * len(chosen) if values is None else [int(value) for value in values]
+        chosen = _whole_numbers("columns", columns)
+        wanted = [1] * len(chosen) if values is None else _whole_numbers("values", values)
         if not 1 <= len(chosen) <= self.k or len(set(chosen)) < len(chosen):
             raise InvalidInput(f"a marginal needs between 1 and k = {self.k} different columns.")
         if not all(0 <= column < self.n_bits for column in chosen):
@@ -283,8 +292,6 @@ class SmoothQueries(_Queries):
     True
     """
 
-    _NODES = 64
-
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -307,11 +314,14 @@ class SmoothQueries(_Queries):
 
     def _make(self) -> tuple[Task, tuple[FloatArray, FloatArray]]:
         _whole("n_degrees", self.n_degrees)
-        if not 2 <= self.n_degrees <= self._NODES // 2:
-            raise InvalidInput(f"n_degrees must be between 2 and {self._NODES // 2}, not {self.n_degrees!r}.")
-        if not 0.0 < self.decay <= 1.0:
-            raise InvalidInput(f"decay must be above 0 and at most 1, not {self.decay!r}.")
-        low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
+        if not 2 <= self.n_degrees <= MOST_DEGREES:
+            raise InvalidInput(f"n_degrees must be between 2 and {MOST_DEGREES}, not {self.n_degrees!r}.")
+        if not _is_number(self.decay) or not 0.0 < self.decay <= 1.0:
+            raise InvalidInput(f"decay must be a number above 0 and at most 1, not {self.decay!r}.")
+        try:
+            low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidBounds("low and high must hold numbers, one per column.") from None
         ends = low.ndim == 1 and low.shape == high.shape and 1 <= low.size <= 3
         if not ends or not np.isfinite(high - low).all() or not (low < high).all():
             raise InvalidBounds("low and high must hold finite bounds of 1 to 3 columns, low below high.")
@@ -332,28 +342,42 @@ class SmoothQueries(_Queries):
         with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
             return np.asarray((X - middle) / half)
 
-    def query(self, function: Callable[[FloatArray], Any]) -> Answer:
+    def query(self, function: Callable[[FloatArray], Any], *, lipschitz: float | None = None) -> Answer:
         """Estimate the mean of ``function``, which maps records of shape (m, d) to m numbers.
 
-        ``deviation`` bounds the standard deviation; ``bias`` sums the coefficients of degrees that were not asked for.
+        ``deviation`` bounds the standard deviation. ``bias`` is an estimate: the sum of the coefficients of degrees
+        that were not asked for, plus the largest miss of all coefficients together at many other points. A function
+        that they miss by a tenth of its range is refused.
+
+        Parameters
+        ----------
+        function : callable
+            The function, of records within the bounds.
+        lipschitz : float, optional
+            The function changes by at most this much per unit of Euclidean distance between two records: ``bias`` is
+            then a true bound.
         """
         self._check_fitted()
+        if lipschitz is not None and not (_is_number(lipschitz) and 0.0 <= lipschitz < math.inf):
+            raise InvalidInput(f"lipschitz must be a finite number >= 0, not {lipschitz!r}.")
         low, high = self._made()[1]
-        d, nodes = low.size, self._NODES if low.size < 3 else self._NODES // 2
-        axis = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)
-        grid = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
-        points = low + (grid + 1.0) / 2.0 * (high - low)
-        values = np.asarray(function(points), np.float64)
-        if values.shape != (len(points),) or not np.isfinite(values).all():
-            raise InvalidInput("a query must give one finite number for every record inside the bounds.")
-        coefficients = fft.dctn(values.reshape((nodes,) * d), type=2) / nodes**d
-        for one in range(d):
-            np.moveaxis(coefficients, one, 0)[0] /= 2.0
-        asked = coefficients[tuple(slice(self.n_degrees) for _ in range(d))]
-        left_out = float(np.abs(coefficients).sum() - np.abs(asked).sum())
-        weights = asked.ravel()[1:]
-        value = float(asked.ravel()[0] + weights @ self.means_)
-        return Answer(value, math.sqrt(float(weights**2 @ self.variances_)), left_out)
+        coefficients, bias = chebyshev_expansion(function, low, high, self.n_degrees, lipschitz)
+        weights = coefficients.ravel()[1:]
+        value = float(coefficients.ravel()[0] + weights @ self.means_)
+        return Answer(value, math.sqrt(float(weights**2 @ self.variances_)), bias)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _whole_numbers(name: str, given: Any) -> list[int]:
+    """Whole numbers, also those of an array; nothing is rounded."""
+    several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    entries = list(given) if several else [given]
+    if not all(isinstance(one, int | np.integer | np.bool_) for one in entries):
+        raise InvalidInput(f"{name} must be whole numbers, not {given!r}.")
+    return [int(one) for one in entries]
 
 
 def _whole(name: str, value: Any) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,9 +21,16 @@ from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport, ReleaseLine
-from dperm.solvers.local import LocalDescent, Task
+from dperm.solvers.local import Counts, LocalDescent, Task
 
-__all__ = ["checked_ledger", "checked_people", "collection_charged", "local_report", "task_charged"]
+__all__ = [
+    "checked_collection",
+    "checked_ledger",
+    "checked_people",
+    "collection_charged",
+    "local_report",
+    "task_charged",
+]
 
 ONCE = "each person reports once for this task"
 HONEST = "every person's device follows the task's schema with good randomness"
@@ -33,6 +41,9 @@ NOT_COVERED = (
 )
 _SEEDED = "insecure_seed makes the bits reproducible"
 _REPORTS = "reports, one per person"
+
+#: per ledger and task, the counts that this process has met and that are no part of one another
+_met: WeakKeyDictionary[Ledger, dict[str, list[Counts]]] = WeakKeyDictionary()
 
 
 def checked_ledger(ledger: Any) -> Ledger | None:
@@ -84,6 +95,29 @@ def checked_people(ledger: Ledger | None, n_reports: int, n_people: int | None) 
             "which costs epsilon each time; ask again under another version or window, which is charged for itself."
         )
     return int(n_people)
+
+
+def checked_collection(ledger: Ledger | None, counts: Counts, n_people: int | None) -> int:
+    """Return the number of people behind counts, as :func:`checked_people`, all counts of the task taken together.
+
+    Counts of a task grow by addition. Two that are not part of one another hold reports of different collections, or of
+    different collectors: with a ledger, all that this process has met must not be more than one per person.
+    """
+    people = checked_people(ledger, counts.n_people, n_people)
+    if ledger is None:
+        return people
+    met = _met.setdefault(ledger, {}).get(counts.task, [])
+    if any(_holds(before, counts) for before in met):
+        return people
+    apart = [*(before for before in met if not _holds(counts, before)), counts]
+    checked_people(ledger, sum(part.n_people for part in apart), n_people)
+    _met[ledger][counts.task] = apart
+    return people
+
+
+def _holds(whole: Counts, part: Counts) -> bool:
+    """Whether every cell of ``part`` is within that of ``whole``."""
+    return bool((whole.by_answer >= part.by_answer).all())
 
 
 def task_charged(

@@ -81,8 +81,9 @@ class LocalRounds:
         if not isinstance(state, DescentState) or state.descent != descent.digest:
             raise InvalidInput("this is not the state of a descent with these parameters, columns and labels.")
         people = checked_people(self.ledger, state.n_people, n_people)
-        self._refuse(state.n_people, n_features, None)
+        # the reports are out, whatever comes of them: charged before anything else is refused
         charged = task_charged(self.ledger, descent, people, secure=state.secure)
+        self._refuse(state.n_people, n_features, None)
         self._take_names(rows, names)
         self._take_rounds(linear, rows, descent, state, self._declared_classes())
         about_reports = {"people": people, "reports": state.n_people, "simulated": False, "secure": state.secure}
@@ -93,8 +94,9 @@ class LocalRounds:
     def _take_rounds(
         self, linear: LinearTask, rows: Rows, descent: LocalDescent, state: DescentState, classes: Any
     ) -> None:
-        weights = descent.estimate(state)
-        estimate = Estimate(weights, weights, None, "a descent in rounds has no intervals; use solver='moments'", 1.0)
+        weights, kept = descent.shrunk(state)
+        reason = "a descent in rounds has no intervals; use solver='moments'"
+        estimate = Estimate(weights, descent.estimate(state), None, reason, kept)
         self._take(linear, rows, None, (estimate,), classes)
 
     def _fit_in_rounds(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Self:

@@ -9,8 +9,9 @@ import pytest
 from scipy import special, stats
 
 from dperm.errors import InvalidBudget, InvalidInput, Unsupported
+from dperm.privacy.public_noise_bit import PublicNoiseBit
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.local import LinearTask
+from dperm.solvers.local import LinearTask, bernstein_mechanisms
 from dperm.solvers.local.bernstein_mechanisms import (
     BernsteinMechanism,
     OneBitBernsteinMechanism,
@@ -19,6 +20,8 @@ from dperm.solvers.local.bernstein_mechanisms import (
     grid_size,
     people_needed,
 )
+from dperm.testing import ContractViolation
+from dperm.testing.local import check_one_bit
 
 
 def tilted(points, records):
@@ -158,3 +161,110 @@ def test_refusals():
         average([0.5], 1.0, 0.0, source)
     with pytest.raises(InvalidInput):
         average_of_coordinates([0.5], 1.0, 1.0, source)
+
+
+def spread_of_cells(mechanism, records, runs, seed):
+    """Variance of every node's value over runs, the loss being the record itself."""
+    source = RandomSource(seed)
+    return np.var([mechanism.values(lambda _, values: values, records, source) for _ in range(runs)], axis=0)
+
+
+def check_cells(mechanism, variance, runs=400, n=300, seed=21):
+    """Both sides: less noise is a cost that is not stated, more is waste."""
+    found = spread_of_cells(mechanism, np.full(n, 0.5), runs, seed)
+    assert (runs * found / variance > stats.chi2.ppf(1e-6, runs)).all()
+    assert (runs * found / variance < 1.1 * stats.chi2.isf(1e-6, runs)).all()
+
+
+def split_wrongly(monkeypatch, factor):
+    """Everybody's share of epsilon per node, times a factor."""
+    right = bernstein_mechanisms.average
+
+    def wrong(values, bound, share, source):
+        return right(values, bound, factor * share, source)
+
+    monkeypatch.setattr(bernstein_mechanisms, "average", wrong)
+
+
+def test_algorithm_2_splits_epsilon_over_all_nodes(monkeypatch):
+    """Variance 2 d^2 / (epsilon^2 n) per node; a whole epsilon per node, or half as much again, is seen."""
+    mechanism, d = BernsteinMechanism(1.0, 1, 3), 4
+    variance = 2.0 * d**2 / 300
+    check_cells(mechanism, variance)
+    for factor in (1.5, d):
+        with monkeypatch.context() as patch:
+            split_wrongly(patch, factor)
+            with pytest.raises(AssertionError):
+                check_cells(mechanism, variance)
+
+
+@pytest.mark.parametrize("repair", ["constant", "inner"])
+def test_algorithm_3_has_the_variance_of_its_bit(monkeypatch, repair):
+    """That of one decoded bit over n / d people; a bit of 1.3 epsilon is seen."""
+    mechanism = OneBitBernsteinMechanism(1.0, 1, 1, repair=repair)
+    n, runs, bit = 600, 1500, PublicNoiseBit(1.0, repair)
+    # a decoded bit has heavy tails: the variance of the variance is estimated
+    y = bit.public_noise(400_000, RandomSource(22))
+    decoded = bit.decode(bit.report(np.full(y.size, 0.5), y, RandomSource(23)), y)
+    off = stats.kurtosis(decoded) / (n / 2) + 2.0
+    allowed = 4.5 * np.sqrt(off / runs) + 0.01  # nodes are drawn: their numbers of people scatter a little
+    wanted = bit.variance(0.5) / (n / 2)
+
+    def close(seed):
+        found = spread_of_cells(mechanism, np.full(n, 0.5), runs, seed)
+        return bool((np.abs(found / wanted - 1.0) < allowed).all())
+
+    assert close(24)
+    with monkeypatch.context() as patch:
+        patch.setattr(bernstein_mechanisms, "PublicNoiseBit", lambda epsilon, how: PublicNoiseBit(1.3 * epsilon, how))
+        assert not close(24)
+
+
+@pytest.mark.parametrize("repair", ["constant", "inner"])
+def test_algorithm_3s_own_bits_keep_epsilon_and_spend_it(monkeypatch, repair):
+    """The bits that leave the people inside ``values``, at the worst public noise; 1.3 epsilon is seen."""
+
+    def bits_of(mechanism, losses):
+        seen = []
+
+        class Watched(bernstein_mechanisms.PublicNoiseBit):
+            def public_noise(self, n, source):
+                return np.full(n, 1.5)
+
+            def report(self, values, y, source):
+                seen.append(super().report(values, y, source))
+                return seen[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(bernstein_mechanisms, "PublicNoiseBit", Watched)
+            mechanism.values(lambda _, values: values, losses, source)
+        return seen[0]
+
+    source, mechanism = RandomSource(25), OneBitBernsteinMechanism(1.0, 1, 2, repair=repair)
+    check_one_bit(lambda losses: bits_of(mechanism, losses), (0.0, 1.0, 0.5), 1.0)
+    right = PublicNoiseBit
+    monkeypatch.setattr(
+        bernstein_mechanisms, "PublicNoiseBit", type("Wrong", (right,), {"__init__": louder(right.__init__)})
+    )
+    with pytest.raises(ContractViolation, match="claimed"):
+        check_one_bit(lambda losses: bits_of(mechanism, losses), (0.0, 1.0, 0.5), 1.0)
+
+
+def louder(init):
+    return lambda self, epsilon, *rest: init(self, 1.3 * epsilon, *rest)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: BernsteinMechanism(1.0, 2.5, 2),
+        lambda: BernsteinMechanism(1.0, 2, "2"),
+        lambda: people_needed("a", 1, 1, 1.0),
+        lambda: people_needed(0.1, 1, 1, "a"),
+        lambda: people_needed(0.1, 1.5, 1, 1.0),
+        lambda: grid_size("a", 1, 1, 1.0),
+    ],
+)
+def test_what_is_no_number_is_refused_in_words(bad):
+    with pytest.raises(InvalidInput, match="number"):
+        bad()

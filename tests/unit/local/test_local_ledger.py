@@ -203,8 +203,8 @@ class TestSeededCounts:
             with pytest.raises(BudgetRefused):
                 counted(capped, counts, n_people=10_000)
         ledger = Ledger(dataset="people")
-        counted(ledger, good)
-        counted(ledger, seeded)  # not covered by the charge of good ones
+        counted(ledger, good, n_people=10_000)
+        counted(ledger, seeded, n_people=10_000)  # not covered by the charge of good ones
         assert ledger.spent().unbounded
 
     def test_reports_remember_their_source(self):
@@ -334,3 +334,34 @@ def test_the_report(table):
     report = LocalLogisticRegression(1.0, bounds=BOUNDS).fit_counts(counted, 1).privacy_report_
     assert "devices" in report.randomness
     assert report.ledger == {}
+
+
+def test_reports_that_are_out_are_charged_also_if_the_fit_is_refused(table):
+    few = LocalLogisticRegression(1.0, bounds=BOUNDS, refuse_hopeless=False).fit(table[0][:50], table[1][:50]).counts_
+    ledger = Ledger(dataset="people")
+    with pytest.raises(Unsupported, match="too few"):
+        LocalLogisticRegression(1.0, bounds=BOUNDS, ledger=ledger).fit_counts(few, 1, n_people=50)
+    assert fits(ledger) == 1
+    ledger = Ledger(dataset="people")
+    model = LocalLogisticRegression(1.0, bounds=BOUNDS, solver="sgd", n_rounds=3, ledger=ledger)
+    descent = model.descent(1)
+    with pytest.raises(Unsupported, match="too few"):
+        model.fit_rounds(descent.run(np.ones((50, 2)), RandomSource()), 1, n_people=50)
+    assert fits(ledger) == 1
+
+
+def test_two_collections_under_one_task_are_more_reports_than_people(table):
+    """Counts of one collection grow; those that do not hold one another are of different reports."""
+    first, second = (LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_ for _ in range(2))
+    ledger = Ledger(dataset="people")
+    counted(ledger, first)
+    counted(ledger, first)
+    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+        counted(ledger, second)
+    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+        counted(ledger, second)  # asking again does not help
+    counted(Ledger(dataset="others"), second)
+    shards = Ledger(dataset="people")
+    for counts in (first, second, first + second, second):
+        counted(shards, counts, n_people=10_000)
+    assert fits(shards) == 1

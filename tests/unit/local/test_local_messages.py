@@ -193,3 +193,8 @@ def test_the_schema_says_all_that_a_device_needs():
     assert Task.from_schema(schema).digest == counts_task().task(2, names=["age", "dose"]).digest
     target = LocalLinearRegression(bounds=Bounds(features=(0, 1), target=(0, 9))).task(1).schema()["inputs"]["target"]
     assert target == [0.0, 9.0]
+
+
+def test_a_radius_may_be_of_numpy():
+    plain, other = (LocalLogisticRegression(bounds=Bounds(features=(-1, 1)), radius=r) for r in (3.0, np.int64(3)))
+    assert plain.plan(10_000, 2) == other.plan(10_000, 2)

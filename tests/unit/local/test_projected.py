@@ -7,6 +7,8 @@ import pytest
 
 from dperm.errors import InvalidData, InvalidInput, Unsupported
 from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local import Estimate
+from dperm.solvers.local.linear_models import LinearTask
 from dperm.solvers.local.projected import ProjectedLeastSquares, public_signs
 
 
@@ -75,3 +77,16 @@ def test_the_projection_is_part_of_the_task():
     assert one.task.digest != ProjectedLeastSquares(1.0, one.signs, 2.0).task.digest
     with pytest.raises(InvalidInput, match="another task"):
         other.estimate(one.task.no_counts())
+
+
+def test_of_all_weights_with_the_projection_those_of_least_l1_norm_are_taken(monkeypatch):
+    """The small problem is that of known sparse weights, which are one way to have it."""
+    model = ProjectedLeastSquares(1.0, public_signs(8, 40, RandomSource(10)))
+    sparse = np.zeros(40)
+    sparse[[3, 17]] = 0.5, -0.3
+    small = model.matrix @ sparse
+    estimate = Estimate(small, small, None, None, 1.0)
+    monkeypatch.setattr(LinearTask, "estimates", lambda *_: (estimate,))
+    weights = model.estimate(model.task.no_counts())
+    assert model.matrix @ weights == pytest.approx(small)
+    assert np.abs(weights).sum() <= np.abs(sparse).sum() + 1e-9

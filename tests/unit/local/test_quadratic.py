@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dperm.solvers.local.quadratic import NoisyQuadratic
+from dperm.solvers.local.quadratic import NoisyQuadratic, interval
 
 
 def symmetric(rng, scale, d):
@@ -119,3 +119,24 @@ def test_a_curvature_below_zero_is_raised_to_its_noise():
     weights = quadratic.minimise(50.0).weights
     assert (weights > 0.0).all()
     assert np.linalg.norm(weights) < 1.0
+
+
+def test_the_gate_of_intervals_stands_at_four_times_the_noise():
+    for ratio, given in ((3.9, False), (4.1, True)):
+        covariance, reason = interval(np.zeros(1), np.array([[ratio]]), np.ones((1, 1)), np.ones((1, 1)), 1.0)
+        assert (covariance is not None) is given
+        assert (reason is None) is given
+
+
+@pytest.mark.parametrize(("ratio", "right"), [(5.0, True), (1.5, False)])
+def test_intervals_cover_above_the_gate_and_not_below(ratio, right):
+    """95% intervals of the delta method, all of them given: near a curvature of no noise they are off."""
+    rng, h, truth, hits = np.random.default_rng(6), 1.0, 0.5, 0
+    for _ in range(3000):
+        curvature = h + rng.normal() * h / ratio
+        slope, noise = h * truth + 0.05 * rng.normal(), np.array([[(h / ratio) ** 2]])
+        one = NoisyQuadratic(np.array([[curvature]]), np.array([slope]), noise, np.array([0.05**2]))
+        weights = one.slope / curvature
+        spread = np.sqrt(one.gradient_covariance(weights)[0, 0]) / abs(curvature)
+        hits += abs(weights[0] - truth) <= 1.96 * spread
+    assert bool(0.92 <= hits / 3000 <= 0.98) == right

@@ -16,6 +16,7 @@ from dperm.errors import InvalidBounds, InvalidData, InvalidInput
 from dperm.estimators.local_queries import Marginals, SmoothQueries
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Moments, Parity, Task
+from dperm.solvers.local.chebyshev_expansion import chebyshev_expansion
 from dperm.solvers.local.conjunctions import conjunction, krawtchouk
 
 
@@ -189,3 +190,82 @@ def test_entries_that_are_no_bits_or_no_numbers_are_refused_before_a_charge(wron
         with pytest.raises(InvalidData, match="NaN or infinite"):
             SmoothQueries(1.0, low=[0, 0], high=[1, 1], ledger=ledger).fit(records)
     assert ledger.spent().n_fits == 0
+
+
+def test_the_bias_of_a_marginal_is_reached_in_the_worst_population():
+    """Everybody misses the marginal by one zero, where a polynomial of low degree is furthest from 0."""
+    k, n = 4, 400_000
+    bits = ~np.eye(k, dtype=bool)[np.random.default_rng(0).integers(0, k, n)]
+    answer = Marginals(8.0, n_bits=k, k=k, n_people=n, degree=2, insecure_seed=0).fit(bits).query(range(k))
+    g = sum(w * krawtchouk(r, 1, k) for r, w in enumerate(conjunction(k, 2).weights))
+    assert abs(abs(g) - answer.bias) < 1e-12
+    assert abs(answer.value - abs(g)) < 4.0 * answer.deviation
+    assert answer.bias > 10.0 * answer.deviation
+
+
+def test_the_bias_of_a_smooth_query_holds_what_was_not_asked_for():
+    """0.3 T_9 where degrees below 8 are asked, and everybody where it is largest."""
+    model = SmoothQueries(8.0, low=[-1], high=[1], insecure_seed=0).fit(np.ones((100_000, 1)))
+
+    def wave(x):
+        return 1.0 + 0.3 * np.cos(9.0 * np.arccos(np.clip(x[:, 0], -1.0, 1.0)))
+
+    for answer in (model.query(wave), model.query(wave, lipschitz=0.3 * 81.0)):
+        assert abs(answer.value - 1.3) == pytest.approx(0.3, abs=4.0 * answer.deviation + 1e-9)
+        assert answer.bias + 1e-12 >= 0.3
+        assert answer.bias < 0.35
+    assert model.query(lambda x: x[:, 0] ** 7).bias < 1e-12
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: (abs(x[:, 0] - 5) < 0.12) * 1.0, lambda x: np.cos(128 * np.arccos((x[:, 0] - 5) / 5))]
+)
+def test_functions_that_hide_between_the_nodes_are_refused(function):
+    model = SmoothQueries(4.0, low=[0], high=[10], insecure_seed=0).fit(np.full((1000, 1), 5.0))
+    with pytest.raises(InvalidInput, match="varies too fast"):
+        model.query(function)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_with_a_lipschitz_constant_the_bias_is_a_bound(d):
+    """A narrow tent between any two points that are looked at: what is missed is within the bound."""
+    rng = np.random.default_rng(d)
+    model = SmoothQueries(8.0, low=[0] * d, high=[10] * d, insecure_seed=0).fit(np.full((1000, d), 5.0))
+    for _ in range(5):
+        centre = rng.uniform(0, 10, d)
+
+        def tent(x, centre=centre):
+            return np.sin(x.sum(axis=1) / 5) + np.maximum(0.0, 0.05 - np.linalg.norm(x - centre, axis=1))
+
+        answer = model.query(tent, lipschitz=np.sqrt(d) / 5 + 1.0)
+        near = centre + rng.uniform(-0.05, 0.05, (2000, d))
+        everywhere = np.vstack([near, rng.uniform(0, 10, (2000, d)), centre[None]]).clip(0, 10)
+        asked, _ = chebyshev_expansion(tent, np.zeros(d), np.full(d, 10.0), 8, None)
+        at = [np.polynomial.chebyshev.chebvander(column / 5 - 1, 7) for column in everywhere.T]
+        stands = at[0] @ asked if d == 1 else np.einsum("ma,mb,ab->m", *at, asked)
+        assert np.abs(tent(everywhere) - stands).max() <= answer.bias
+
+
+def test_refusals_in_words():
+    fitted = Marginals(4.0, n_bits=3, k=2, n_people=2000, insecure_seed=0).fit(np.ones((2000, 3), bool))
+    for columns, values in (([0.7], None), ([0], [0.5]), (["a"], None), ({0: 0.5}, None), ("01", None), (0.5, None)):
+        with pytest.raises(InvalidInput, match="whole numbers"):
+            fitted.query(columns, values)
+    assert fitted.query(np.array([0, 2])) == fitted.query([0, 2], [True, True])
+    with pytest.raises(InvalidInput, match="degree"):
+        Marginals(1.0, n_bits=3, k=2, n_people=100, degree="x")
+    with pytest.raises(InvalidInput, match="decay"):
+        SmoothQueries(1.0, low=[0], high=[1], decay="a")
+    with pytest.raises(InvalidBounds, match="numbers"):
+        SmoothQueries(1.0, low=["a"], high=[1])
+    smooth = SmoothQueries(1.0, low=[0], high=[1], insecure_seed=0).fit(np.ones((10, 1)))
+    for lipschitz in ("a", -1.0, np.inf):
+        with pytest.raises(InvalidInput, match="lipschitz"):
+            smooth.query(lambda x: x[:, 0], lipschitz=lipschitz)
+
+
+def test_a_wrong_entry_is_found_in_any_block():
+    records = np.ones((200_000, 1))
+    records[150_000] = 2.0
+    with pytest.raises(InvalidData, match="0 and 1"):
+        Marginals(1.0, n_bits=1, k=1, n_people=10).fit(records)

@@ -94,8 +94,11 @@ class BernsteinMechanism:
 
     def __post_init__(self) -> None:
         OneBit(self.epsilon)  # one range of epsilon for all of the local model
-        if not 1 <= self.n_parameters <= 3 or self.k < 1 or self.order < 1:
-            raise InvalidInput("a Bernstein mechanism needs 1 to 3 parameters, and k and order of 1 or more.")
+        whole = all(_is_whole(number) for number in (self.n_parameters, self.k, self.order))
+        if not whole or not 1 <= self.n_parameters <= 3 or self.k < 1 or self.order < 1:
+            raise InvalidInput(
+                "a Bernstein mechanism needs 1 to 3 parameters, and k and order of 1 or more, all whole numbers."
+            )
 
     @property
     def nodes(self) -> FloatArray:
@@ -153,7 +156,7 @@ def people_needed(
     '4e+09'
     """
     p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
-    if not 0.0 < error < math.inf:
+    if not _is_number(error) or not 0.0 < error < math.inf:
         raise InvalidInput(f"the error aimed at must be a positive finite number, not {error!r}.")
     size = math.log(1.0 / failure) * smoothness ** (2.0 * p / h) * p ** (p / h) * 4.0 ** ((h + 1) * p)
     least = math.log(1.0 / failure) * 4.0 ** (p * (h + 1)) / (epsilon * smoothness) ** 2
@@ -165,19 +168,29 @@ def grid_size(
 ) -> int:
     """The k that Theorem 3 sets for ``n`` people, without the constant it hides; at least 1."""
     p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
-    if not n >= 1:
+    if not _is_number(n) or not n >= 1:
         raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
     base = smoothness * math.sqrt(p * n) * epsilon / (2.0 ** ((h + 1) * p) * math.sqrt(math.log(1.0 / failure)))
     return max(1, round(base ** (1.0 / (h + p))))
 
 
 def _checked_sizes(p: int, h: int, epsilon: float, failure: float, smoothness: float) -> tuple[int, int]:
-    if not (p >= 1 and h >= 1 and 0.0 < epsilon < math.inf and 0.0 < failure < 1.0 and 0.0 < smoothness < math.inf):
+    known = _is_whole(p) and _is_whole(h) and all(_is_number(one) for one in (epsilon, failure, smoothness))
+    finite = known and max(epsilon, smoothness) < math.inf
+    if not finite or not (p >= 1 and h >= 1 and min(epsilon, smoothness) > 0.0 and 0.0 < failure < 1.0):
         raise InvalidInput(
-            "the sample size of Theorem 3 needs n_parameters and order of 1 or more, a positive finite epsilon and "
-            "smoothness, and a failure between 0 and 1."
+            "the sample size of Theorem 3 needs whole numbers n_parameters and order of 1 or more, a positive finite "
+            "epsilon and smoothness, and a failure between 0 and 1."
         )
     return p, h
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _cells(n: int, size: int, source: RandomSource) -> Any:

@@ -24,8 +24,9 @@ from dperm.privacy.one_bit import OneBit, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.linear_models import LinearTask
+from dperm.solvers.local.quadratic import clear_bar, clearly_kept
 from dperm.solvers.local.sketch import FloatArray, Sketch
-from dperm.solvers.local.surrogates import TYPICAL, logistic_curvature, margins
+from dperm.solvers.local.surrogates import logistic_curvature, margins, typical_length
 from dperm.solvers.local.task import Counts, Task
 
 __all__ = ["DescentState", "GradientCoordinates", "LocalDescent"]
@@ -35,6 +36,8 @@ MOST_ROUNDS = 10_000
 
 #: steps are this long over curvature and round: above 1 for the sake of curvatures below their public guess
 _STEP = 1.5
+#: curvatures may be this share of their public guess before more noise than stated is taken for weights
+_FLATTEST = 0.8
 #: residuals beyond it, of predictions outside the target's range, count as this much
 _RESIDUAL = 2.0
 #: sizes of a feature, relative to its reach, between which the largest gradient is bounded piece by piece
@@ -134,7 +137,8 @@ class GradientCoordinates(Sketch):
 class DescentState:
     """Where a descent stands: public, a function of what earlier groups reported.
 
-    ``descent`` is its digest; ``secure`` is False if a seeded source made some of the reports.
+    ``variances`` are those of every round's gradient, entry by entry; ``descent`` is the digest; ``secure`` is False if
+    a seeded source made some of the reports.
     """
 
     round: int
@@ -144,6 +148,7 @@ class DescentState:
     n_people: int = 0
     descent: str = ""
     secure: bool = True
+    variances: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ class LocalDescent:
             raise Unsupported("a descent knows one output: two classes or a regression; use solver='moments' for more.")
         curvature = 1.0
         if linear.loss == "logistic":
-            length = TYPICAL * linear.radius * math.sqrt(float(energies.sum()))
+            length = linear.typical_length * math.sqrt(float(energies.sum()))
             curvature = logistic_curvature(margins(linear.dimension, length))
         penalties = np.full(linear.dimension, penalty)
         if linear.intercept:
@@ -290,11 +295,19 @@ class LocalDescent:
             state.n_people + counts.n_people,
             state.descent,
             state.secure and counts.secure,
+            (*state.variances, tuple(np.where(answered, variance, 0.0).tolist())),
         )
 
     def estimate(self, state: DescentState) -> FloatArray:
         """Return the mean of all weights so far, later ones counting more."""
         return np.asarray(state.total) / max(1, state.round * (state.round + 1) // 2)
+
+    def shrunk(self, state: DescentState) -> tuple[FloatArray, float]:
+        """Return the mean weights shrunk by the known noise of all rounds, and what that left of them, from 0 to 1."""
+        weights, height = self.estimate(state), np.asarray(self.curvatures)
+        noise, null = (_spread(state.variances, state.delay, share) / height for share in (1.0, _FLATTEST))
+        kept = clearly_kept(float(height @ weights**2), float(noise.sum()), null)
+        return kept * weights, kept
 
     def run(self, records: ArrayLike, source: RandomSource) -> DescentState:
         """Simulate the whole descent with one person per record, everybody in one group drawn at random."""
@@ -311,21 +324,41 @@ class LocalDescent:
         """Say what ``n`` people can be expected to achieve, before anybody is asked."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
-        length = TYPICAL * self.radius
+        length = typical_length(self.loss, self.radius, self.reach, self.intercept)
         typical = GradientCoordinates((length / math.sqrt(len(self.reach)),) * len(self.reach), self.reach, self.loss)
         gain = self.bit.gain
         width, height = typical.high - typical.low, np.asarray(self.curvatures)
         # an entry is drawn in proportion to its width
         one_person = float((width * width.sum() * (gain / 2.0) ** 2 / height).sum())
+        # what the steps and the mean of the weights make of the noise of so many rounds
+        alike = ((1.0,),) * self.n_rounds
+        rounds, flat = (float(_spread(alike, 1.0, share)[0]) * self.n_rounds for share in (1.0, _FLATTEST))
+        parts = width / height
         assumes = (
             f"the objective's curvature is {height.mean():.3g} along a weight",
             f"the best weights have length {length:.3g}, evenly over {len(self.reach)} features",
         )
         return LocalForecast(
             n=int(n),
-            noise=one_person / (2.0 * n),
+            noise=rounds * one_person / (2.0 * n),
             bias=0.0,
             null_excess=float(height.mean()) * length**2 / 2.0,
-            degree=2,
+            degree=None,
             assumes=assumes,
+            clear=flat / rounds * clear_bar(parts) / float(parts.sum()),
         )
+
+
+def _spread(variances: tuple[tuple[float, ...], ...], delay: float, share: float) -> FloatArray:
+    """Variances of the mean weights, times the squares of the guessed curvatures, from those of every round's gradient.
+
+    ``share`` is the curvature relative to its guess: the flatter, the less a step undoes of earlier rounds' noise.
+    """
+    own = both = total = np.zeros(len(variances[0]) if variances else 1)
+    for number, noise in enumerate(variances):
+        step, weight = _STEP / (number + delay), number + 1.0
+        left = 1.0 - step * share
+        own = left**2 * own + step**2 * np.asarray(noise)
+        total = total + 2.0 * weight * left * both + weight**2 * own
+        both = left * both + weight * own
+    return np.asarray(total / max(1.0, len(variances) * (len(variances) + 1) / 2.0) ** 2)

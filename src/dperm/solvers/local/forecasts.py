@@ -22,30 +22,35 @@ class LocalForecast:
         Excess risk that stays: the polynomial is not the loss.
     null_excess : float
         Excess risk of weights 0.
-    degree : int
-        Degree of the polynomial that stands for the loss.
+    degree : int or None
+        Degree of the polynomial that stands for the loss; None if none does.
     assumes : tuple of str
         What was taken for granted.
+    clear : float
+        How many times its noise a fit must stand out before any of it is kept, where that decides who is refused.
     """
 
     n: int
     noise: float
     bias: float
     null_excess: float
-    degree: int
+    degree: int | None
     assumes: tuple[str, ...]
+    clear: float = 1.0
 
     def __str__(self) -> str:
+        parts = f"{self.noise:.3g} from noise"
+        if self.degree is not None:
+            parts += f", {self.bias:.3g} from a polynomial of degree {self.degree} in place of the loss"
         lines = [
-            f"{self.n} people: expected excess risk {self.excess:.3g} ({self.noise:.3g} from noise, {self.bias:.3g} "
-            f"from a polynomial of degree {self.degree} in place of the loss); weights 0 have {self.null_excess:.3g}",
+            f"{self.n} people: expected excess risk {self.excess:.3g} ({parts}); weights 0 have {self.null_excess:.3g}",
             f"about {self._needed()} people are needed to beat weights 0",
             *(f"  assuming {text}" for text in self.assumes),
         ]
         return "\n".join(lines)
 
     def _needed(self) -> str:
-        return "no number of" if self.null_excess <= self.bias else str(self.people_needed)
+        return "no number of" if self.null_excess <= self.clear * self.bias else str(self.people_needed)
 
     @property
     def excess(self) -> float:
@@ -55,7 +60,7 @@ class LocalForecast:
     @property
     def people_needed(self) -> int:
         """Number of people from which a fit is expected to beat weights 0."""
-        return self.people_for(self.null_excess)
+        return self.people_for(self.null_excess / self.clear)
 
     @property
     def hopeless(self) -> bool:

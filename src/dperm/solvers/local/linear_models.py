@@ -18,7 +18,14 @@ from dperm.solvers.local.moments import Moments
 from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic
 from dperm.solvers.local.quartic import NoisyQuartic
 from dperm.solvers.local.sketch import FloatArray
-from dperm.solvers.local.surrogates import TYPICAL, logistic_curvature, logistic_surrogate, margins, surrogate_bias
+from dperm.solvers.local.surrogates import (
+    TYPICAL,
+    logistic_curvature,
+    logistic_surrogate,
+    margins,
+    surrogate_bias,
+    typical_length,
+)
 from dperm.solvers.local.task import Counts, Task
 
 __all__ = ["LinearTask"]
@@ -101,6 +108,11 @@ class LinearTask:
         """Number of targets at the end of a record."""
         return self.n_outputs if self.loss == "squared" or self.n_outputs > 1 else 0
 
+    @property
+    def typical_length(self) -> float:
+        """Length of the best weights that plans take for granted."""
+        return typical_length(self.loss, self.radius, self.reach, self.intercept)
+
     @cached_property
     def coefficients(self) -> tuple[float, ...]:
         """Coefficients of the even powers of the margin."""
@@ -138,13 +150,13 @@ class LinearTask:
             d,
             self.reach + (1.0,) * self.n_targets,
         )
-        # what a person's noise does to the gradient at typical weights, the best shares for its mean square
-        effects = np.sqrt(self._effects(plain.high - plain.low))
+        # what a person's noise does to the gradient at long weights, the best shares for its mean square there: the
+        # curvature, which intervals need, is then not neglected
+        effects = np.sqrt(self._effects(plain.high - plain.low, TYPICAL * self.radius))
         return Moments(plain.exponents, tuple((effects / effects.sum()).tolist()), d, plain.reach)
 
-    def _effects(self, width: FloatArray) -> FloatArray:
-        """Expected square of all gradients' errors from an error of one width in each statistic."""
-        length = TYPICAL * self.radius
+    def _effects(self, width: FloatArray, length: float) -> FloatArray:
+        """Expected square of all gradients' errors, at weights of this length, from an error of one width each."""
         even = [
             self.n_outputs * (self.coefficients[len(product) // 2 - 1]) ** 2 * _moved(product, self.dimension, length)
             for product in self._products
@@ -209,8 +221,8 @@ class LinearTask:
             raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
         sketch = self.sketch
         width = (sketch.high - sketch.low) * self.task.bit.gain / 2.0
-        one_person = float((self._effects(width) / np.asarray(sketch.shares)).sum())
-        length = TYPICAL * self.radius
+        length = self.typical_length
+        one_person = float((self._effects(width, length) / np.asarray(sketch.shares)).sum())
         true = self._curvature(length, row_energy)
         h = true * row_energy / self.dimension
         # a parabola steeper than the loss moves its minimiser less

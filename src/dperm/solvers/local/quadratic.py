@@ -10,11 +10,11 @@ from scipy import stats
 
 from dperm.solvers.local.sketch import FloatArray
 
-__all__ = ["Estimate", "NoisyQuadratic", "interval"]
+__all__ = ["Estimate", "NoisyQuadratic", "clear_bar", "clearly_kept", "interval"]
 
 #: an interval needs every curvature to stand out of its noise by this factor: the delta method is linear in the noise
 _CLEAR = 4.0
-#: how often weights of nothing but noise may be kept
+#: how often some of nothing but noise may be kept
 _FALSE_ALARM = 0.01
 
 
@@ -110,7 +110,7 @@ class NoisyQuadratic:
             np.diag(axes.T @ steady.gradient_covariance(at) @ axes) / values
             for at in (_into_ball(plain, radius), np.zeros_like(plain))
         )
-        kept = _clearly_kept(float((along**2 / values).sum()), float(noise.sum()), null)
+        kept = clearly_kept(float((along**2 / values).sum()), float(noise.sum()), null)
         unshrunk, covariance, reason = self._unshrunk(radius)
         return Estimate(
             _into_ball(kept * _in_ball(values, axes, along, radius), radius), unshrunk, covariance, reason, kept
@@ -146,19 +146,29 @@ def _kept(total: float, noise: float) -> float:
     return max(0.0, 1.0 - noise / total) if total > 0.0 else 0.0
 
 
-def _clearly_kept(total: float, noise: float, null: FloatArray) -> float:
+def clearly_kept(total: float, noise: float, null: FloatArray) -> float:
     """Share of a sum of squares that is not noise, 0 unless the sum is larger than noise alone all but rarely is.
 
-    ``null`` are the expected squares of its terms without a signal. A share is kept from a bar on, at first little of
-    it: sums just above the bar are those that noise has enlarged.
+    ``null`` are the expected squares of its terms without a signal. From a bar on weights are kept, at first no more
+    than they are longer than the bar: those just above it are the ones that noise has enlarged.
     """
     alone = float(null.sum())
     if not total > 0.0 or alone <= 0.0:
         return _kept(total, noise)
+    bar = clear_bar(null)
+    if total <= bar:
+        return 0.0
+    below = math.sqrt(bar / total)
+    # grows with the length as in soft thresholding, and for clear weights leaves nothing but the first share
+    return min(_kept(total, noise), 1.0 - below ** (1.0 / below))
+
+
+def clear_bar(null: FloatArray) -> float:
+    """What a sum of squares of noise alone, with these expectations of its terms, exceeds once in a hundred times."""
     # a sum of unequal squares is about a multiple of a chi-square (Satterthwaite 1946)
+    alone = float(null.sum())
     freedom = alone**2 / float((null**2).sum())
-    bar = alone * float(stats.chi2.isf(_FALSE_ALARM, freedom)) / freedom
-    return max(0.0, min(_kept(total, noise), 1.0 - (bar / total) ** 2))
+    return alone * float(stats.chi2.isf(_FALSE_ALARM, freedom)) / freedom
 
 
 def _into_ball(weights: FloatArray, radius: float) -> FloatArray:

@@ -8,12 +8,29 @@ from scipy import stats
 from dperm.errors import InvalidInput
 from dperm.solvers.local.sketch import FloatArray
 
-__all__ = ["TYPICAL", "logistic_curvature", "logistic_surrogate", "margins", "surrogate_bias"]
+__all__ = ["TYPICAL", "logistic_curvature", "logistic_surrogate", "margins", "surrogate_bias", "typical_length"]
 
 #: length of the weights, relative to the radius, that is taken for granted where nothing is known yet
 TYPICAL = 0.75
 
+#: mean square of the predictions of a target in [-1, 1] that is taken for granted: half of an evenly spread target's
+_EXPLAINED = 1.0 / 6.0
+
 _NODES = 200
+
+
+def typical_length(loss: str, radius: float, reach: tuple[float, ...], intercept: bool) -> float:
+    """Length of the best weights that is taken for granted where nothing is known yet, rows being in the unit ball.
+
+    Weights of the squared loss cannot be long, as the target is within [-1, 1]: they are those whose predictions have
+    a mean square of 1/6, if features are spread evenly over their reach.
+    """
+    if loss == "logistic":
+        return TYPICAL * radius
+    squares = np.square(reach) / 3.0
+    if intercept:
+        squares[-1] *= 3.0
+    return min(TYPICAL * radius, float(np.sqrt(_EXPLAINED * len(reach) / min(1.0, float(squares.sum())))))
 
 
 def logistic_surrogate(degree: int, margin: float) -> tuple[float, ...]:

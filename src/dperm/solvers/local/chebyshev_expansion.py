@@ -1,0 +1,74 @@
+"""Chebyshev coefficients of a smooth function of few numbers, and how far those that were asked for are from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import fft
+
+from dperm.errors import InvalidInput
+from dperm.solvers.local.sketch import FloatArray
+
+__all__ = ["MOST_DEGREES", "chebyshev_expansion"]
+
+#: degrees in a column that can be asked for: half of the nodes that a function is sampled at
+MOST_DEGREES = 32
+#: nodes per column, for one to three columns
+_NODES = (64, 64, 32)
+#: points per column at which what stands for a function is compared with it
+_FINE = (4096, 192, 40)
+#: a function that its expansion misses by more than this share of its range is not smooth enough
+_ROUGH = 0.1
+
+
+def chebyshev_expansion(
+    function: Callable[[FloatArray], Any], low: FloatArray, high: FloatArray, n_degrees: int, lipschitz: float | None
+) -> tuple[FloatArray, float]:
+    """Return a function's coefficients of degrees below ``n_degrees`` in every column, and what they leave out.
+
+    Without a Lipschitz constant the latter is an estimate: the sum of all other coefficients, plus the largest miss of
+    all coefficients together at points between the nodes. With one it is a bound on the largest difference between the
+    function and the returned coefficients anywhere: the largest at the points, plus what both can change up to the next
+    point.
+    """
+    d = low.size
+    nodes, size = _NODES[d - 1], _FINE[d - 1]
+
+    def called(axis: FloatArray) -> FloatArray:
+        grid = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
+        values = np.asarray(function(low + (grid + 1.0) / 2.0 * (high - low)), np.float64)
+        if values.shape != (len(grid),) or not np.isfinite(values).all():
+            raise InvalidInput("a query must give one finite number for every record inside the bounds.")
+        return values.reshape((len(axis),) * d)
+
+    sampled = called(np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes))
+    found = np.asarray(fft.dctn(sampled, type=2) / nodes**d)
+    for one in range(d):
+        np.moveaxis(found, one, 0)[0] /= 2.0
+    asked = found[tuple(slice(n_degrees) for _ in range(d))]
+    # the middles of even cells are no Chebyshev nodes: what hides between those is met
+    axis = (2.0 * np.arange(size) + 1.0) / size - 1.0
+    values = called(axis)
+
+    def miss(coefficients: FloatArray) -> float:
+        table = coefficients
+        for one in range(d):
+            basis = np.polynomial.chebyshev.chebvander(axis, coefficients.shape[one] - 1)
+            table = np.moveaxis(np.tensordot(basis, table, axes=(1, one)), 0, one)
+        return float(np.abs(values - table).max())
+
+    between, spread = miss(found), float(np.ptp(values))
+    if between > _ROUGH * spread + 1e-9 * float(np.abs(values).max()):
+        raise InvalidInput(
+            f"this function varies too fast for smooth queries: an expansion at {nodes} nodes per column misses it by "
+            f"{between:.3g} where its values differ by {spread:.3g}."
+        )
+    if lipschitz is None:
+        return asked, between + float(np.abs(found).sum() - np.abs(asked).sum())
+    # |T_r'| <= r^2 and |T_r| <= 1 bound how fast the asked part changes
+    squares = np.arange(n_degrees, dtype=np.float64) ** 2
+    slopes = [float((np.moveaxis(np.abs(asked), one, -1) @ squares).sum()) for one in range(d)]
+    steepest = float(np.linalg.norm(np.array(slopes) * 2.0 / (high - low)))
+    return asked, miss(asked) + (lipschitz + steepest) * float(np.linalg.norm(high - low)) / (2.0 * size)

@@ -1,0 +1,123 @@
+"""Fits that are not refused are, on average, as good as weights 0 at least, whatever there is to find.
+
+Exactly this no rule can do that ever keeps anything: where there is nothing to find, whatever is kept is too much. So
+what is tested is that it costs a thousandth of what weights 0 lose where weights are as long as planned, up to two
+standard errors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dperm.solvers.local import quadratic
+from dperm.solvers.local.descent import _spread
+from dperm.solvers.local.quadratic import clearly_kept
+from dperm.solvers.local.surrogates import typical_length
+
+RUNS = 2000
+ALLOWED = 1e-3
+
+
+def beyond(population, loss, p, length, factor, seed=0):
+    rng = np.random.default_rng(seed)
+    people = population(loss, p, length, 3000, rng)
+    return people.moments(int(factor * people.plan.people_needed), RUNS, rng), people.plan.null_excess
+
+
+@pytest.mark.parametrize("factor", [1.2, 4.0])
+@pytest.mark.parametrize(
+    ("loss", "p", "length"),
+    [(loss, p, length) for loss in ("logistic", "squared") for p in (1, 2) for length in (0.0, 0.2)],
+)
+def test_moments_of_weak_signals(population, loss, p, length, factor):
+    worse, typical = beyond(population, loss, p, length, factor)
+    assert worse.mean() <= ALLOWED * typical + 2.0 * worse.std() / np.sqrt(RUNS)
+
+
+@pytest.mark.parametrize(
+    ("loss", "length", "gained"), [("logistic", 1.5, 0.1), ("squared", 0.5, 0.05), ("squared", 0.7, 0.15)]
+)
+def test_moments_of_signals_as_planned(population, loss, length, gained):
+    """From the number of people that the plan names on a fit is better, and clearly so at four times it."""
+    for factor, least in ((1.2, 0.0), (4.0, gained)):
+        better, _ = beyond(population, loss, 2, length, factor)
+        assert better.mean() + 2.0 * better.std() / np.sqrt(RUNS) < 0.0
+        rng = np.random.default_rng(0)
+        people = population(loss, 2, length, 3000, rng)
+        best = np.array([length, 0.0, 0.0]) * people.rows.bound
+        assert -better.mean() >= least * (people.null - people.risk(best))
+
+
+def test_a_rule_that_rises_faster_costs_several_times_as_much(population, monkeypatch):
+    """The share 1 - (bar / q)^2, on the same collections: four times as steep just above the bar."""
+
+    def eager(total, noise, null):
+        bar = quadratic.clear_bar(null)
+        return max(0.0, min(1.0 - noise / total, 1.0 - (bar / total) ** 2))
+
+    right, _ = beyond(population, "logistic", 2, 0.0, 1.2)
+    monkeypatch.setattr(quadratic, "clearly_kept", eager)
+    wrong, _ = beyond(population, "logistic", 2, 0.0, 1.2)
+    assert wrong.mean() > 3.0 * right.mean()
+    assert (wrong >= right).all()
+
+
+def test_what_is_kept_grows_from_nothing():
+    null = np.ones(2)
+    bar = quadratic.clear_bar(null)
+    assert clearly_kept(bar, 2.0, null) == 0.0
+    lengths = np.sqrt(bar) * np.array([1.0, 1.001, 1.5, 2.0, 4.0])
+    kept = np.array([clearly_kept(length**2, 0.0, null) for length in lengths])
+    assert (np.diff(kept) > 0.0).all()
+    # just above the bar weights are as long as they exceed it
+    assert kept[1] * lengths[1] == pytest.approx(lengths[1] - lengths[0], rel=0.01)
+    assert kept[3] == pytest.approx(0.75)
+    assert kept[4] > 0.99
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize("spread", [1.0, 0.6])
+def test_descents_with_nothing_to_find(population, loss, spread):
+    rng, runs = np.random.default_rng(1), 12
+    people = population(loss, 2, 0.0, 40, rng, spread, solver="sgd")
+    shrunk, plain = people.descents(int(1.2 * people.plan.people_needed), runs, rng)
+    assert shrunk.mean() <= ALLOWED * people.plan.null_excess + 2.0 * shrunk.std() / np.sqrt(runs)
+    assert plain.mean() > 5.0 * ALLOWED * people.plan.null_excess  # the check sees what is not shrunk
+
+
+@pytest.mark.parametrize(("loss", "length"), [("logistic", 1.5), ("squared", 0.7)])
+def test_descents_with_a_signal_as_planned(population, loss, length):
+    rng = np.random.default_rng(2)
+    people = population(loss, 2, length, 60, rng, solver="sgd")
+    shrunk, _ = people.descents(int(4.0 * people.plan.people_needed), 10, rng)
+    best = people.risk(np.array([length, 0.0, 0.0]) * people.rows.bound) - people.null
+    assert shrunk.mean() < 0.5 * best
+
+
+def test_the_propagated_noise_of_a_descent_is_that_of_its_weights(population, law):
+    """Curvatures as guessed, nothing to find, a ball that is never reached."""
+    rng = np.random.default_rng(3)
+    people = population("squared", 1, 0.0, 60, rng, solver="sgd", fit_intercept=False, radius=50.0)
+    descent = people.model._descent(people.linear, people.rows)
+    chances, drawn = law
+    found, stated = [], []
+    for _ in range(60):
+        state = descent.start()
+        for _ in range(descent.n_rounds):
+            task = descent.task(state)
+            state = descent.after(state, drawn(task, chances(task, people.records, people.likely), 2000, rng))
+        found.append(descent.estimate(state)[0])
+        true = float((people.scaled**2).mean()) / descent.curvatures[0]
+        stated.append(_spread(state.variances, state.delay, true)[0] / descent.curvatures[0] ** 2)
+    assert np.var(found) == pytest.approx(np.mean(stated), rel=0.5)
+
+
+def test_typical_weights_of_the_squared_loss_stay_within_the_target():
+    """Two columns in [-1, 1] and the intercept, rows divided by the root of 3."""
+    reach = (1.0 / np.sqrt(3.0),) * 3
+    length = typical_length("squared", 2.0 * np.sqrt(3.0), reach, True)
+    energy = (2.0 / 3.0 + 1.0) / 3.0
+    assert length**2 * energy / 3.0 == pytest.approx(1.0 / 6.0)
+    assert typical_length("squared", 0.1, reach, True) == pytest.approx(0.075)
+    assert typical_length("logistic", 2.0, reach, True) == 1.5
