@@ -314,7 +314,9 @@ def _per_column(
     """Return one number per column; a dict may leave out columns of type bool, which take ``known``."""
     if isinstance(given, Mapping):
         if names is None:
-            raise InvalidBounds(f"{what} is given by column name, but the data have no column names.")
+            raise InvalidBounds(
+                f"{what} is given by column name, but the data have no column names (a table's names must be text)."
+            )
         if boolean is not None:
             given = {**{name: known for name, is_bool in zip(names, boolean, strict=True) if is_bool}, **given}
         missing = [name for name in names if name not in given]

@@ -92,6 +92,8 @@ def plain_matrix(X: Any) -> Any:
     library = _library(X)
     if _lazy(X):
         raise InvalidData("X is a polars LazyFrame: collect() it first.")
+    if library in ("pandas", "pyarrow"):
+        _refuse_twins(list(X.columns if library == "pandas" else X.schema.names))
     if library == "pandas":
         refuse_types(X.columns, map(_pandas_kind, X.dtypes))
     elif library == "polars":
@@ -102,6 +104,14 @@ def plain_matrix(X: Any) -> Any:
     elif getattr(getattr(X, "dtype", None), "kind", None) in ("M", "m"):
         raise InvalidData(f"X {_DATES}.")
     return X
+
+
+def _refuse_twins(names: list[Any]) -> None:
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise InvalidData(f"X has more than one column named {name!r}: give every column a name of its own.")
+        seen.add(name)
 
 
 def plain_labels(y: Any) -> Any:

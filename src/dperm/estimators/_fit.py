@@ -29,7 +29,7 @@ from dperm.privacy.ledger import Ledger, Spent
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport
 from dperm.privacy.scope import InnerScope, Scope, SearchScope
-from dperm.queries.quantiles import buy_range, buy_scaling
+from dperm.queries.quantiles import as_narrow_as_the_grid, buy_range, buy_scaling
 from dperm.queries.statistics import TargetQuantileScores
 
 from ._plan import disappointments
@@ -51,6 +51,9 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
+
+#: columns that a note names
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ def solve(
         released = [*released, *holder.released]
     weights = solutions[0].weights if len(solutions) == 1 else np.column_stack([s.weights for s in solutions])
     notes = () if request.buys_target else tuple(dict.fromkeys(note for s in solutions for note in s.notes))
+    notes += shop.notes(X.shape[0], scaling, target_range)
     steps = tuple(s.n_steps for s in solutions)
     return Solved(weights, steps, scaling, design, target_range, tuple(released), notes)
 
@@ -191,6 +195,29 @@ class _Shop:
         if not request.fit_intercept:  # nothing but the columns may move predictions away from zero
             low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
         return TargetRange(float(low), float(high))
+
+    def notes(self, n: int, scaling: Scaling, target_range: TargetRange | None) -> tuple[str, ...]:
+        """Say which bought ranges may be far wider than the values in them, from the ranges alone."""
+        request, found = self._request, list[str]()
+        if not request.fit_intercept:  # ranges then reach to zero anyway
+            return ()
+        if request.buys_features(len(scaling.centre)):
+            for column in np.flatnonzero(request.bounds.bought_columns(len(scaling.centre), request.boolean)):
+                ends = scaling.centre[column] + scaling.scale[column] * np.array([-1.0, 1.0])
+                if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, n):
+                    names = request.feature_names
+                    found.append(f"column {column if names is None else repr(str(names[int(column)]))}")
+        if request.buys_target and target_range is not None:
+            ends = np.array([target_range.low, target_range.high])
+            if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, n, TargetQuantileScores):
+                found.append("the target")
+        if not found:
+            return ()
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        return (
+            f"the bought range of {', '.join(found[:_MOST_NAMED])}{more} is as narrow as the grid of ranges allows, "
+            "and the values may fill a small part of it, as years do: declare it in Bounds",
+        )
 
 
 def ledger_of(request: FitRequest) -> Ledger:

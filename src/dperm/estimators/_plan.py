@@ -209,7 +209,7 @@ def _likely_lacks(request: FitRequest, prepared: Prepared, forecast: Forecast | 
     if forecast is not None:
         if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
             out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")
-        # bought ranges and declared scales follow the data; a declared range may be any number of times too wide
+        # declared scales follow the data, and bought ranges up to a factor of 2 or a note; a declared range need not
         if request.bounds.features is not None and forecast.least_seen is not None and forecast.least_seen > _NARROW:
             out.append(
                 f"{_thin_columns(forecast.least_seen)} lose half of their weight or more: declare narrower ranges, or "

@@ -14,7 +14,15 @@ from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import NoisyMax
 from dperm.queries.statistics import QuantileScores, TargetQuantileScores
 
-__all__ = ["INNERMOST", "buy_range", "buy_scaling", "rank_error", "reachable_levels", "with_purchase"]
+__all__ = [
+    "INNERMOST",
+    "as_narrow_as_the_grid",
+    "buy_range",
+    "buy_scaling",
+    "rank_error",
+    "reachable_levels",
+    "with_purchase",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -68,10 +76,31 @@ def buy_range(
     low, high = reachable_levels(purchase, calibrated, holder.facts.n, query)
     queries = (query(column, low, grid, "low", handicaps), query(column, high, grid, "high", handicaps))
     ends: FloatArray = np.sort([grid[holder.release(one, mechanism)] for one in queries])
-    # inner quantiles are carried out to the wanted ones as those of a normal distribution lie
+    carried: FloatArray = ends.mean() + (ends - ends.mean()) * _carried_out(purchase, low, high)
+    return carried
+
+
+def _carried_out(purchase: QuantilePurchase, low: float, high: float) -> float:
+    """Factor that carries inner quantiles out to the wanted ones, as those of a normal distribution lie."""
     normal = NormalDist().inv_cdf
-    wider = (normal(purchase.high) - normal(purchase.low)) / (normal(high) - normal(low))
-    return ends.mean() + (ends - ends.mean()) * wider if wider > 1.0 else ends
+    return max(1.0, (normal(purchase.high) - normal(purchase.low)) / (normal(high) - normal(low)))
+
+
+def as_narrow_as_the_grid(
+    ends: FloatArray,
+    purchase: QuantilePurchase,
+    calibrated: CalibratedPlan,
+    n: int,
+    query: type[QuantileScores] = QuantileScores,
+) -> bool:
+    """Whether a bought range lies away from zero and is one step of the grid wide.
+
+    Values such as years may then fill a small part of it, and no purchase on this grid could have told.
+    """
+    wider = _carried_out(purchase, *reachable_levels(purchase, calibrated, n, query))
+    low, high = float(np.mean(ends)) + (np.asarray(ends) - np.mean(ends)) / wider
+    first, last = (int(np.abs(purchase.grid_points() - end).argmin()) for end in (low, high))
+    return last - first <= 1 and low * high > 0.0
 
 
 def reachable_levels(

@@ -291,3 +291,13 @@ def test_a_plan_of_data_shows_none_of_them():
     X, y = people()
     with pytest.raises(InvalidInput, match=r"n must be a whole number of 1 or more, not ndarray\.$"):
         DPLogisticRegression().plan(X, y)
+
+
+def test_columns_of_one_name_are_named():
+    table = pd.DataFrame(np.zeros((5, 3)), columns=["a", "b", "a"])
+    bounds = Bounds(features=(-1, 1), target=(-1, 1))
+    with pytest.raises(InvalidData, match="more than one column named 'a'"):
+        DPRidge(bounds=bounds).fit(table, np.zeros(5))
+    by_number = Bounds(features=({0: -1, 1: -1}, {0: 1, 1: 1}), target=(-1, 1))
+    with pytest.raises(InvalidBounds, match="names must be text"):
+        DPRidge(bounds=by_number).fit(pd.DataFrame(np.zeros((5, 2))), np.zeros(5))

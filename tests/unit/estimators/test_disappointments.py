@@ -171,3 +171,23 @@ def test_columns_of_a_parquet_table_by_name_and_by_list(tmp_path):
             wrong()
     with pytest.raises(InvalidInput, match="by their name or by a list"):
         table[0]
+
+
+def test_a_bought_range_as_narrow_as_its_grid_is_noted():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"year": rng.uniform(1960, 1995, 20_000), "age": rng.uniform(-1, 90, 20_000)})
+    model = DPLogisticRegression(epsilon=4.0)
+    (said,) = said_by(lambda: model.fit(table, table["age"] > 50))
+    assert "column 'year' is as narrow" in said
+    assert "age" not in said
+    assert f"{model.privacy_report_.public['warnings'][0]}." == said
+    target = DPRidge(epsilon=4.0, bounds=Bounds(features=({"year": 1950, "age": 0}, {"year": 2000, "age": 100})))
+    assert any("of the target is as narrow" in text for text in said_by(lambda: target.fit(table, table["year"])))
+    assert said_by(lambda: DPRidge(epsilon=4.0).fit(table[["age"]], table["age"])) == []
+
+
+def test_a_target_far_narrower_than_its_range_is_noted():
+    X, _ = people(3000)
+    wide = DPRidge(epsilon=1.0, bounds=Bounds(features=(-1, 1), target=(0, 1000)))
+    (said,) = said_by(lambda: wide.fit(X, np.full(3000, 500.0)))
+    assert "declare a narrower range of the target" in said

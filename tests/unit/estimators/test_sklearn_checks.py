@@ -15,16 +15,14 @@ from dperm import (
     DPRidge,
     DPTuner,
 )
-from dperm.solvers import GradientDescent
 
-SHORT = GradientDescent(n_steps=24)  # the checks fit some thousand models
-CLASSIFIER = {"epsilon": 1e8, "bounds": Bounds(features=(-10, 10)), "insecure_seed": 0, "solver": SHORT}
+CLASSIFIER = {"epsilon": 1e8, "bounds": Bounds(features=(-10, 10)), "insecure_seed": 0}
 REGRESSION = {**CLASSIFIER, "bounds": Bounds(features=(-10, 10), target=(-10, 10))}
-BOUGHT = {"epsilon": 1e8, "insecure_seed": 0, "solver": SHORT}
+BOUGHT = {"epsilon": 1e8, "insecure_seed": 0}
 SEARCH = {"parameters": {"strength": [1e-4, 1e-3]}, "epsilon": 1e8, "expected_runs": 1.5, "insecure_seed": 0}
 
 ESTIMATORS = [
-    DPLogisticRegression(epsilon=1e8, bounds=Bounds(features=(-10, 10)), insecure_seed=0),
+    DPLogisticRegression(**CLASSIFIER),
     DPLogisticRegression(**{**CLASSIFIER, "bounds": Bounds(scale=1, clip=5.0)}, penalty="l1", multi_class="ovr"),
     DPLogisticRegression(**BOUGHT),
     DPLinearSVC(**CLASSIFIER),
@@ -34,8 +32,8 @@ ESTIMATORS = [
     DPLasso(**{**REGRESSION, "bounds": Bounds(scale=1, clip=5.0, target=(-10, 10))}, strength=1e-3),
     DPElasticNet(**REGRESSION, strength=1e-3),
     DPHuberRegressor(**REGRESSION),
-    DPTuner(DPLogisticRegression(bounds=CLASSIFIER["bounds"], solver=SHORT), **SEARCH),
-    DPTuner(DPRidge(bounds=REGRESSION["bounds"], solver=SHORT), **SEARCH),
+    DPTuner(DPLogisticRegression(bounds=CLASSIFIER["bounds"]), **SEARCH),
+    DPTuner(DPRidge(bounds=REGRESSION["bounds"]), **SEARCH),
 ]
 
 

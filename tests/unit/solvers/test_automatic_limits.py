@@ -12,6 +12,7 @@ from sklearn.svm import LinearSVC
 
 from dperm import Bounds, DPHuberRegressor, DPLasso, DPLinearSVC, DPLogisticRegression, DPRidge
 from dperm.objective import Huber, Logistic, SmoothedHinge, Squared
+from dperm.solvers import WhitenedDescent
 
 STRENGTHS = [1e-4, 1e-2, 1e-1, 1.0]
 BOUNDS = Bounds(centre=0.0, scale=1.0, clip=3.0)
@@ -157,6 +158,109 @@ def test_targets_that_are_pure_noise_cost_next_to_nothing(neighbours, make):
         ).fit(X, y)
         excess.append(np.mean((model.predict(X) - y) ** 2) / np.var(y) - 1.0)
     assert np.mean(excess) <= 2.0 * np.std(excess, ddof=1) / np.sqrt(12) + 0.005
+
+
+def claims(n, seed):
+    """Most targets are zero, few are large, and one column says a little about how large."""
+    rng = np.random.default_rng([seed, n])
+    X = np.clip(rng.normal(size=(n, 8)), -3.0, 3.0)
+    return X, np.where(rng.random(n) < 0.97, 0.0, 50.0 + 10.0 * X[:, 0])
+
+
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("epsilon", [1.0, 10.0, 1000.0])
+def test_targets_most_of_which_are_zero_keep_their_mean(neighbours, epsilon):
+    """A clip at the mean deviation would take the constant from the mean to the median."""
+    excess = []
+    for seed in range(6):
+        X, y = claims(20_000, seed)
+        bounds = replace(WITH_TARGET, target=(0.0, 100.0))
+        model = DPRidge(epsilon=epsilon, bounds=bounds, neighbours=neighbours, insecure_seed=seed).fit(X, y)
+        excess.append(np.mean((model.predict(X) - y) ** 2) / np.var(y) - 1.0)
+    assert np.mean(excess) <= 2.0 * np.std(excess, ddof=1) / np.sqrt(6) + 0.003
+
+
+@pytest.mark.parametrize("epsilon", [100.0, 1000.0])
+def test_skewed_targets_reach_the_optimum(epsilon):
+    rng = np.random.default_rng(0)
+    X = np.clip(rng.normal(size=(20_000, 8)), -3.0, 3.0)
+    y = np.minimum(np.exp(1.2 * rng.normal(size=20_000) + 0.8 * X[:, 0]), 100.0)
+    bounds = replace(WITH_TARGET, target=(0.0, 100.0))
+    model = DPRidge(epsilon=epsilon, bounds=bounds, strength=1e-4, insecure_seed=0).fit(X, y)
+    assert model.score(X, y) >= Ridge(alpha=2.0).fit(X, y).score(X, y) - 0.005
+
+
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace-one"])
+def test_rare_positives_cost_next_to_nothing_or_are_noted(neighbours):
+    """One in a hundred: the loss bends little there, so that noise weighs more than elsewhere."""
+    for n, slack in ((3000, 0.006), (20_000, 0.002)):
+        excess, notes = [], []
+        for seed in range(8):
+            rng = np.random.default_rng([seed, n])
+            X = np.clip(rng.normal(size=(n, 20)), -3.0, 3.0)
+            y = rng.random(n) < 1.0 / (1.0 + np.exp(4.5 - 0.5 * X[:, 0]))
+            model = DPLogisticRegression(epsilon=1.0, bounds=BOUNDS, neighbours=neighbours, insecure_seed=seed)
+            w = weights_of(model.fit(X, y))
+            null = np.append(np.zeros(20), np.log(y.mean() / (1.0 - y.mean())))
+            excess.append(value(Logistic(), X, y, w, 0.0) - value(Logistic(), X, y, null, 0.0))
+            notes.append(any("so rare that noise hides" in text for text in model.privacy_report_.public["warnings"]))
+        assert np.mean(excess) <= slack
+        assert all(notes) or np.mean(excess) <= 2.0 * np.std(excess, ddof=1) / np.sqrt(8) + 0.001
+
+
+def test_a_large_class_among_many_does_not_make_the_others_impossible():
+    excess = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        y = rng.choice(8, 3000, p=[0.8] + [0.2 / 7] * 7)
+        X = 0.3 * rng.normal(size=(8, 10))[y] + rng.normal(size=(3000, 10))
+        bounds = replace(BOUNDS, classes=tuple(range(8)))
+        model = DPLogisticRegression(epsilon=0.5, bounds=bounds, insecure_seed=seed).fit(X, y)
+        chosen = model.predict_proba(X)[np.arange(3000), y]
+        excess.append(np.mean(np.log((np.bincount(y, minlength=8) / 3000)[y])) - np.mean(np.log(chosen)))
+    assert np.mean(excess) <= 2.0 * np.std(excess, ddof=1) / np.sqrt(6)
+
+
+def test_weights_of_columns_that_do_not_matter_go():
+    """Noise on eighty columns of no use is told from twenty that matter, and what is left is worth more."""
+    scores = {True: [], False: []}
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(14_000, 100))
+        y = rng.random(14_000) < 1.0 / (1.0 + np.exp(-X[:, :20] @ (0.5 * rng.normal(size=20))))
+        options = {"epsilon": 0.2, "bounds": BOUNDS, "neighbours": "zero-out", "insecure_seed": seed}
+        chosen = DPLogisticRegression(**options).plan(12_000, 100)
+        assert chosen.solver == "whitened"
+        for shrink, found in scores.items():
+            facts = {"n_steps": 40, "dominance": 0.7, "target_share": 0.02, "moment_share": 0.07, "shrink": shrink}
+            model = DPLogisticRegression(**options, solver=WhitenedDescent(**facts)).fit(X[:12_000], y[:12_000])
+            found.append(model.score(X[12_000:], y[12_000:]))
+    assert np.mean(scores[True]) >= np.mean(scores[False]) + 0.005
+
+
+def test_columns_away_from_zero_lose_their_noise_together_with_the_constant():
+    """What goes from a column's weight goes from the constant as far as their noise is shared."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(22_000, 8)) + 1.5
+    y = X[:, 0] + rng.exponential(size=22_000)
+    bounds = replace(WITH_TARGET, target=(-10.0, 20.0))
+    scores = []
+    for seed in range(6):
+        model = DPRidge(epsilon=0.1, bounds=bounds, neighbours="zero-out", insecure_seed=seed)
+        scores.append(model.fit(X[:20_000], y[:20_000]).score(X[20_000:], y[20_000:]))
+    assert np.mean(scores) >= 0.42
+
+
+def test_a_mean_near_the_end_of_its_range_is_believed():
+    missed = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(1000, 8)), 95.0 + rng.normal(size=1000)
+        bounds = replace(WITH_TARGET, target=(0.0, 100.0))
+        model = DPRidge(epsilon=0.1, bounds=bounds, neighbours="zero-out", insecure_seed=seed).fit(X, y)
+        missed.append(abs(model.predict(X).mean() - 95.0))
+        assert model.privacy_report_.public["warnings"]
+    assert np.median(missed) <= 6.0
 
 
 def test_where_the_best_constant_drowns_the_plan_says_so():

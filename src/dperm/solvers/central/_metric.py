@@ -31,11 +31,14 @@ class Metric:
         Second moment of the mapped rows in each direction, between 0 (only noise) and 1.
     length : float
         Typical L2 norm of a mapped row.
+    middle : array of shape (d,)
+        Mean row, not mapped, in units of its last entry; long rows count less. It means nothing without a constant.
     """
 
     rows: RowMap
     seen: FloatArray
     length: float
+    middle: FloatArray
 
     @classmethod
     def of(cls, moments: FloatArray, heights: FloatArray, noise: float, row_clip: float, grids: Grids) -> Metric:
@@ -52,7 +55,8 @@ class Metric:
         floored = np.maximum(found, floor)
         seen = found / floored
         length = math.sqrt(max(float(seen.sum()), 1e-6))
-        return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), seen, length)
+        middle = moments[:, -1] / heights * (heights[-1] / max(float(moments[-1, -1]), floor))
+        return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), seen, length, middle)
 
 
 def _trace(released: float, noise: float, largest: float) -> float:

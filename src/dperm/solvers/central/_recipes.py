@@ -88,6 +88,11 @@ class Recipe:
         quiet = (1.0 / max(dominance, 1e-12) - 1.0) / (1.0 / self.grows_below - 1.0)
         return base * min(self.most_growth, max(1.0, quiet**0.25))
 
+    def raised(self, dominance: float, skew: float) -> float:
+        """Dominance of noise where a typical slope is ``skew`` times the mean one, and noise with it."""
+        odds = skew * skew * dominance / max(1.0 - dominance, 1e-12)
+        return odds / (1.0 + odds)
+
     def share_passed(self, clip: float) -> float:
         """Share of the mean gradient that a clip, in typical gradients, lets pass."""
         return min(1.0, self.passed * clip)
@@ -116,16 +121,16 @@ class Recipe:
         wanted = total_time / float(self.decay(dominance, n_steps).sum()) * (1.0 - momentum)
         return min(self.longest_step / min(1.0, self.clip(dominance)), wanted)
 
-    def kept(self, parts: NDArray[np.float64], n_outputs: int, energy: float) -> float:
-        """Factor that shrinks a result of this energy, given the noise energy in each direction.
+    def kept(self, parts: NDArray[np.float64], energy: float) -> float:
+        """Factor that shrinks a result of this energy, given the noise energy in each direction and output.
 
         Noise alone would have its expected energy, give or take a standard deviation: only what exceeds both counts.
         Without energy, as where the second moments drown in noise, nothing speaks for the result.
         """
         if energy <= 0.0:
             return self.least_kept
-        expected = n_outputs * float(parts.sum())
-        spread = math.sqrt(2.0 * n_outputs * float((parts * parts).sum()))
+        expected = float(parts.sum())
+        spread = math.sqrt(2.0 * float((parts * parts).sum()))
         return min(1.0, max(self.least_kept, 1.0 - (expected + self.caution * spread) / energy))
 
 
@@ -147,7 +152,7 @@ _CLASSES = Recipe(
     blindness=(0.2, 1.0),
     heights=(0.08, 0.25),
     rows_for_target=15.0,
-    target_shares=(0.005, 0.3),
+    target_shares=(0.02, 0.3),
     moment_shares=(0.03, 0.15),
 )
 
@@ -162,7 +167,7 @@ _NUMBERS = Recipe(
     clip_much=0.8,
     clip_little=1.25,
     grows_below=0.5,
-    most_growth=4.0,
+    most_growth=32.0,
     passed=1.0,
     signal=0.45,
     explained=0.5,
@@ -173,7 +178,7 @@ _NUMBERS = Recipe(
     blindness=(0.0, 0.0),
     heights=(0.25, 0.25),
     rows_for_target=30.0,
-    target_shares=(0.01, 0.3),
+    target_shares=(0.02, 0.3),
     moment_shares=(0.03, 0.2),
 )
 

@@ -102,9 +102,9 @@ class SparsePursuit(Solver):
     ) -> Solution:
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
-        constant, typical, notes = self._start.release(loss, holder, calibrated)
+        best = self._start.release(loss, holder, calibrated)
         smoothness = coordinate_smoothness(objective, facts) * (recipe_for(loss).bend / loss.curvature_bound)
-        limit = min(self.clip * typical * facts.spread, loss.slope_bound * facts.value_bound)
+        limit = min(self.clip * best.slope * facts.spread, loss.slope_bound * facts.value_bound)
         choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
         noise = measure.noise_multiplier * holder.neighbours.records_apart * limit / facts.n
@@ -116,8 +116,8 @@ class SparsePursuit(Solver):
         )
         query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
         entries: dict[int, float] = {}
-        if constant is not None:
-            entries[facts.d - 1] = min(max(float(constant), -self.box), self.box) / facts.intercept_height
+        if best.constant is not None:
+            entries[facts.d - 1] = min(max(float(best.constant), -self.box), self.box) / facts.intercept_height
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
             j = int(holder.release(replace(query, weights=weights), choose))
@@ -133,7 +133,7 @@ class SparsePursuit(Solver):
                 del entries[j]
             if progress is not None:
                 progress(t + 1, self.n_steps)
-        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
+        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, best.notes)
 
     def forecast(
         self,

@@ -39,6 +39,7 @@ from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers._checks import fraction, positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central._columns import column_pulls
 from dperm.solvers.central._metric import Metric, MetricProx, output_noise
 from dperm.solvers.central._recipes import Recipe, expected_noise, recipe_for
 from dperm.solvers.central._start import Start
@@ -126,23 +127,24 @@ class WhitenedDescent(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
-        constant, typical, notes = self._start.release(loss, holder, calibrated)
+        best = self._start.release(loss, holder, calibrated)
+        dominance = recipe.raised(self.dominance, best.skew)
         start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
-        if constant is not None:
-            start[-1] = constant / facts.intercept_height
-        metric = self._metric(holder, calibrated, recipe.mixed(recipe.heights, self.dominance))
-        clip_in_typical = self.clip or recipe.clip(self.dominance)
-        wanted = clip_in_typical * typical * metric.length
+        if best.constant is not None:
+            start[-1] = best.constant / facts.intercept_height
+        metric = self._metric(holder, calibrated, recipe.mixed(recipe.heights, dominance))
+        clip_in_typical = self.clip or recipe.clip(dominance)
+        wanted = clip_in_typical * best.slope * metric.length
         # no gradient is longer than steepest slope times longest row, stretched as far as the map can
         longest = loss.slope_bound * facts.row_bound * float(np.linalg.norm(metric.rows.matrix, 2))
         clip = min(wanted, longest)
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedGradient.name))
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
-        steps = self._steps(metric, mechanism, holder, recipe, loss.n_outputs)
+        steps = self._steps(metric, mechanism, holder, recipe, dominance, loss.n_outputs)
         # what the clip takes from the gradients it must take from the penalty, or the result would be too small
         prox = MetricProx(objective, metric.rows.matrix, start, recipe.share_passed(clip_in_typical))
-        blindness = recipe.mixed(recipe.blindness, self.dominance)
-        n_averaged = max(1, round(0.5 * (1.0 - self.dominance) * self.n_steps))
+        blindness = recipe.mixed(recipe.blindness, dominance)
+        n_averaged = max(1, round(0.5 * (1.0 - dominance) * self.n_steps))
         v = previous = total = np.zeros_like(start)
         for t, step in enumerate(steps):
             weights = start + metric.rows.matrix @ v
@@ -155,24 +157,40 @@ class WhitenedDescent(Solver):
                 progress(t + 1, self.n_steps)
         v = total / n_averaged
         if self.shrink:
-            curvature = recipe.curvature * min(1.0, recipe.clip(self.dominance))
-            variances = output_noise(curvature * metric.seen, steps, self.momentum, n_averaged)
-            # chance in the data looks like signal: it counts as noise as far as noise rules anyway
-            chance = self.dominance * self.n_steps * min(clip_in_typical, 1.0) ** 2 * typical**2 / facts.n
-            parts = metric.seen * variances * (noise**2 + chance * metric.seen)
-            energy = float(metric.seen @ (v * v).reshape(facts.d, -1).sum(axis=1))
-            v = v * recipe.kept(parts, loss.n_outputs, energy)
-        return Solution(start + metric.rows.matrix @ v, self.n_steps, notes)
+            # around the best constant of unequal classes the loss bends little, and noise is forgotten more slowly
+            curvature = min(recipe.curvature, best.curvature)
+            rare = curvature / recipe.curvature
+            bend = curvature * min(1.0, recipe.clip(dominance))
+            variances = output_noise(bend * metric.seen, steps, self.momentum, n_averaged)
+            # chance in the data looks like signal: it counts as noise, the less the less noise there is
+            chance = self.n_steps * rare * (min(clip_in_typical, 1.0) * best.slope) ** 2 / facts.n
+            chance *= math.sqrt(dominance)
+            v = _shrunk(v, metric, variances * (noise**2 + chance * metric.seen), recipe, facts.n_features)
+        moved = metric.rows.matrix @ v
+        if best.noise:
+            # Clipped residuals of a skewed target would take the mean prediction to the median. It stays as near to the
+            # released mean as that one's noise asks, and what weights explain: the mean row is known that roughly.
+            shift = float(metric.middle @ moved) * facts.intercept_height
+            explained = max(float(metric.seen @ (v * v)) - shift * shift, 0.0)
+            room = 2.0 * best.noise + 0.5 * math.sqrt(explained)
+            moved[-1] -= (shift - min(max(shift, -room), room)) / facts.intercept_height
+        return Solution(start + moved, self.n_steps, best.notes)
 
     def _steps(
-        self, metric: Metric, mechanism: GaussianNoise, holder: DataHolder, recipe: Recipe, n_outputs: int
+        self,
+        metric: Metric,
+        mechanism: GaussianNoise,
+        holder: DataHolder,
+        recipe: Recipe,
+        dominance: float,
+        n_outputs: int,
     ) -> FloatArray:
         d = metric.rows.shape[0]
         mu = math.sqrt(self.n_steps) / mechanism.noise_multiplier
         resolution = holder.facts.n * mu / (holder.neighbours.records_apart * d * math.sqrt(n_outputs))
-        time = recipe.total_time(self.dominance, metric.length**2 / d, resolution)
-        first = recipe.first_step(self.dominance, time, self.n_steps, self.momentum)
-        return first * recipe.decay(self.dominance, self.n_steps)
+        time = recipe.total_time(dominance, metric.length**2 / d, resolution)
+        first = recipe.first_step(dominance, time, self.n_steps, self.momentum)
+        return first * recipe.decay(dominance, self.n_steps)
 
     def _metric(self, holder: DataHolder, calibrated: CalibratedPlan, height: float) -> Metric:
         facts = holder.facts
@@ -230,6 +248,24 @@ class WhitenedDescent(Solver):
             doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
             least_seen=least,
         )
+
+
+def _shrunk(v: FloatArray, metric: Metric, noise: FloatArray, recipe: Recipe, n_features: int) -> FloatArray:
+    """Shrink a result by its share of noise, whose variance is known in each direction.
+
+    Columns whose weights noise alone explains go first, the constant never; what is left is then shrunk as a whole.
+    """
+    matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
+    deviation = np.sqrt(noise)
+    scaled = matrix[:n_features] * deviation
+    parts, left = np.zeros(outputs.shape), np.zeros(outputs.shape)
+    for k in range(outputs.shape[1]):
+        pulls = column_pulls(matrix[:n_features] @ outputs[:, k], scaled @ scaled.T)
+        stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
+        parts[:, k] = metric.seen * noise * (stays * stays).sum(axis=1)
+        left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
+    energy = float(metric.seen @ (left * left).sum(axis=1))
+    return (left * recipe.kept(parts, energy)).reshape(v.shape)
 
 
 def _moments(facts: Facts, length: float, height: float) -> tuple[MappedSecondMoment, FloatArray, float]:
