@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 #: splits and noise seeds of a full run
-DEFAULTS = {"breast_cancer": (20, 5), "logit": (1, 5), "a9a": (1, 5), "sparse": (5, 2)}
+DEFAULTS = {"breast_cancer": (20, 5), "logit": (5, 2), "a9a": (1, 5), "sparse": (5, 2)}
 #: the same for ``--fast``
 FAST = {"breast_cancer": (4, 1), "logit": (1, 1), "a9a": (1, 1), "sparse": (1, 1)}
 #: what a score is

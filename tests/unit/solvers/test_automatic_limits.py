@@ -218,7 +218,7 @@ def test_a_large_class_among_many_does_not_make_the_others_impossible():
         model = DPLogisticRegression(epsilon=0.5, bounds=bounds, insecure_seed=seed).fit(X, y)
         chosen = model.predict_proba(X)[np.arange(3000), y]
         excess.append(np.mean(np.log((np.bincount(y, minlength=8) / 3000)[y])) - np.mean(np.log(chosen)))
-    assert np.mean(excess) <= 2.0 * np.std(excess, ddof=1) / np.sqrt(6)
+    assert np.mean(excess) <= -0.02
 
 
 def test_weights_of_columns_that_do_not_matter_go():
