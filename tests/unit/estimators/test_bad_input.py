@@ -111,7 +111,6 @@ def test_bad_delta(ledger, delta):
         ({"solver": "adam"}, InvalidInput, "solver must be one of 'auto'"),
         ({"solver": None}, InvalidInput, "solver must be one of 'auto'"),
         ({"penalty": "l3"}, InvalidInput, "penalty must be one of 'none', 'l1', 'l2', 'elastic-net', not 'l3'"),
-        ({"penalty": None}, InvalidInput, "penalty must be one of"),
         ({"penalty": ["l2"]}, InvalidInput, "penalty must be one of"),
         ({"strength": -1}, InvalidInput, "strength must be 0 or more"),
         ({"strength": -1, "penalty": "none"}, InvalidInput, "strength must be 0 or more"),
