@@ -163,7 +163,9 @@ class PeopleObjective(PrivateObjective):
 
     def _certified(self, weights: FloatArray, gradient: FloatArray, linear: FloatArray) -> float:
         """Upper bound on the norm of the true gradient."""
-        lengths = [float(np.linalg.norm(part)) * _UP for part in (weights, gradient, linear)]
+        # a sum of d squares is off by at most d roundings, however it is split
+        outward = 1.0 + (self.size + 8) * 2.0**-52
+        lengths = [float(np.linalg.norm(part)) * outward for part in (weights, gradient, linear)]
         return lengths[1] + self._query.rounding(self._facts, lengths[0], lengths[2])
 
     def minimise(self, linear: FloatArray, tolerance: float) -> FloatArray:

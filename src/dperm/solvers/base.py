@@ -86,6 +86,11 @@ class Solver(ABC):
                 "for more classes use solver='gradient' or 'sgd'."
             )
 
+    def require_no_constraint(self, objective: Objective) -> None:
+        """Refuse a constraint, for solvers whose steps would leave it."""
+        if objective.constraint is not None:
+            raise Unsupported(f"solver {self.name!r} takes no constraint: use solver='gradient' or 'frank-wolfe'.")
+
     def configured(self, objective: Objective, facts: Facts, budget: Budget, neighbours: Neighbours) -> Solver:
         """Return the solver that will plan and solve; a rule that chooses one from public facts overrides this."""
         return self

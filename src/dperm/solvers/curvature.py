@@ -128,14 +128,17 @@ def normalised_eigenvalue(matrix: ArrayLike, blocks: Sequence[Sequence[int]] | N
     2.0
     """
     m = _hessian(matrix)
-    diagonal = np.zeros_like(m)
+    roots = []
+    # block by block, as scales may differ by any factor; a positive semidefinite M vanishes where its diagonal does
     for block in [[j] for j in range(len(m))] if blocks is None else blocks:
-        diagonal[np.ix_(block, block)] = m[np.ix_(block, block)]
-    values, vectors = np.linalg.eigh(diagonal)
-    kept = values > 1e-12 * max(values[-1], 0.0)  # a positive semidefinite M vanishes where its diagonal does
-    if not kept.any():
+        values, vectors = np.linalg.eigh(m[np.ix_(block, block)])
+        kept = values > 1e-12 * max(values[-1], 0.0)
+        part = np.zeros((len(m), int(kept.sum())))
+        part[list(block)] = vectors[:, kept] / np.sqrt(values[kept])
+        roots.append(part)
+    root = np.hstack(roots)
+    if not root.shape[1]:
         return 1.0
-    root = vectors[:, kept] / np.sqrt(values[kept])
     return float(np.linalg.eigvalsh(root.T @ m @ root)[-1])
 
 

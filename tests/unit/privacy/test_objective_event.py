@@ -48,6 +48,31 @@ def expectation(function, kinks=()):
     )
 
 
+def test_both_parts_of_a_release_are_charged():
+    """The exact minimiser, and the noise that hides which point near it is released."""
+    leaves = composition.leaves(perturbation.perturbation_event(2.0, 0.5))
+    assert leaves == {ObjectivePerturbation(2.0, 0.5): 1, Gaussian(16.0, 2.0): 1}
+    mechanism = PerturbedObjective(2.0, curvature_ratio=0.5, strength=1.0, precision=1e-9)
+    assert composition.leaves(mechanism.event(2.0)) == leaves
+
+
+@pytest.mark.parametrize("precision", [1e-9, 1e-3])
+@pytest.mark.parametrize("m", [0.5, 2.0, 40.0])
+def test_the_output_noise_covers_any_two_points_that_may_stand_for_one_minimiser(m, precision):
+    """Both lie within (tolerance + half a lattice step of b per coordinate) / strength of it."""
+    sensitivity, bound, size, strength = 0.7, 100.0, 50, 0.3
+    mechanism = PerturbedObjective(m, curvature_ratio=0.5, strength=strength, precision=precision)
+    spacing, scale = mechanism.linear_noise(sensitivity)
+    assert spacing * scale >= m * sensitivity
+    apart = 2.0 * (mechanism.tolerance(bound, size) + 0.5 * spacing * math.sqrt(size)) / strength
+    lattice = mechanism.output_lattice(sensitivity, bound, size)
+    assert lattice.noise_scale >= 8.0 * m * apart
+    assert lattice.noise_scale <= 8.0 * m * apart * 1.01
+    # where arithmetic is exact, the rounding of b is all there is
+    coarse = PerturbedObjective(m, curvature_ratio=0.5, strength=strength, precision=1e-300)
+    assert coarse.output_lattice(sensitivity, 1e-30, size).noise_scale >= 8.0 * m * spacing * math.sqrt(size) / strength
+
+
 @pytest.mark.parametrize(("m", "ratio"), CASES)
 @pytest.mark.parametrize("order", [1.01, 1.5, 2.0, 3.0])
 def test_the_renyi_curve_is_that_of_the_dominating_loss(m, ratio, order):

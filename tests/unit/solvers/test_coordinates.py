@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dperm import Bounds, DPLogisticRegression, Ledger
 from dperm.data.holder import DataHolder
 from dperm.errors import InvalidInput, PlanViolation, Unsupported
-from dperm.objective import L1, L2, GroupL2, Logistic, Multinomial, NoPenalty, Objective
+from dperm.objective import L1, L2, Box, GroupL2, L1Ball, Logistic, Multinomial, NoPenalty, Objective
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import calibrate
 from dperm.privacy.neighbours import Neighbours
@@ -167,6 +167,8 @@ def test_whole_numbers_of_any_type_are_taken():
         (Newton(), Objective(Multinomial(3), L2(0.1))),
         (GreedyCoordinateDescent(), Objective(Logistic(), GroupL2(0.1, ((0, 1), (2, 3))))),
         (BlockDescent(sampling=NiceSampling(9, 2)), Objective(Logistic())),
+        *((solver, Objective(Logistic(), constraint=Box(-0.1, 0.1))) for solver in (Newton(), Peel(), BlockDescent())),
+        *((solver, Objective(Logistic(), constraint=L1Ball(0.1))) for solver in (CoordinateDescent(), Newton())),
     ],
 )
 def test_what_a_solver_cannot_do_is_refused_in_its_plan(solver, objective):

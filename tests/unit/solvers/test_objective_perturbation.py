@@ -141,6 +141,20 @@ def test_the_search_ends_where_the_true_gradient_is_small(loss, layout):
         assert length <= mechanism.precision
 
 
+def test_a_certified_length_counts_the_rounding_of_the_gradient():
+    data = data_of(LAYOUTS[0])
+    query = query_of(data, Logistic())
+    weights, gradient, linear = np.random.default_rng(3).normal(size=(3, data.design.d))
+    lengths = [float(np.linalg.norm(part)) for part in (weights, gradient, linear)]
+    wanted = lengths[1] + query.rounding(data.facts, lengths[0], lengths[2])
+    certified = PeopleObjective(data, query)._certified(weights, gradient, linear)
+    assert wanted <= certified <= wanted * (1.0 + 1e-12)
+    assert query.rounding(data.facts, lengths[0], lengths[2]) > 1e-14
+    # for many columns the computed length may be short by as many roundings
+    exact = PeopleObjective(data, query)._certified(0.0 * weights, gradient, 0.0 * linear)
+    assert exact >= lengths[1] * (1.0 + data.design.d * 2.0**-53)
+
+
 def test_gradient_steps_take_over_where_newton_does_not_arrive(monkeypatch):
     data = data_of(LAYOUTS[0])
     query = query_of(data, Logistic(), 0.5)

@@ -345,6 +345,12 @@ def test_known_curvatures():
     assert nice_bound(ones, product, 2) == 4.0
     assert distributed_bound(ones, product, DistributedSampling(((0,), (1, 2)), 1)) == 4.0
     assert normalised_eigenvalue(np.zeros((2, 2))) == 1.0
+    # columns of very different scales
+    assert normalised_eigenvalue(np.outer([1.0, 1e-7], [1.0, 1e-7])) == pytest.approx(2.0)
+    three = np.outer([1.0, 1e-7, 2e-7], [1.0, 1e-7, 2e-7]) + np.diag([0.0, 1e-14, 0.0])
+    assert normalised_eigenvalue(three, [[0], [1, 2]]) == pytest.approx(
+        normalised_eigenvalue(three * np.outer([1, 1e7, 1e7], [1, 1e7, 1e7]), [[0], [1, 2]])
+    )
     ball = ProductSet.equal(L1Ball(2.0), 1, 4)
     assert global_curvature(np.diag([1.0, 5.0, 2.0, 0.0]), ball) == 80.0  # (2 radius)^2 times the largest
     assert global_curvature(np.eye(1), ProductSet.equal(Simplex(), 1)) == 0.0

@@ -236,3 +236,15 @@ class ForgetsTheReference(SampledCorrection):
 def test_planted_queries_are_caught(bug):
     with pytest.raises(ContractViolation, match="times its declared"):
         check_query(lambda rng, facts: [bug(Logistic(), w, -w, 0.1, 0.2) for w in (np.full(facts.d, 1e3),)], n_random=1)
+
+
+def test_corrections_are_scaled_by_the_public_rate():
+    """Without noise the mean over many batches is the step with everyone."""
+    data = problem(n=40)
+    objective = objective_of(data)
+    solver = VarianceReducedDescent(n_steps=2, epoch=2, rate=0.3, clip=1e9, step=1.0, averaging=0.0)
+    moves = [run(solver, objective, data, seed=seed)[0].weights for seed in range(600)]
+    full, _ = run(replace(solver, rate=1.0), objective, data)
+    error = np.std(moves, axis=0) / math.sqrt(len(moves))
+    assert (np.abs(np.mean(moves, axis=0) - full.weights) < 5.0 * error).all()
+    assert np.std(moves, axis=0).min() > 0.0

@@ -147,6 +147,7 @@ class BlockDescent(Solver):
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
+        self.require_no_constraint(objective)
         SeparablePenalty.of(objective.penalty)
         self._sampling(coordinate_smoothness(objective, facts, self.smoothness))
         self._limits(objective, facts)

@@ -101,6 +101,7 @@ class GreedyCoordinateDescent(Solver):
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
+        self.require_no_constraint(objective)
         SeparablePenalty.of(objective.penalty)
         self._smoothness(objective, facts)  # refuses a wrong number of numbers
         self._limits(facts)

@@ -1,7 +1,7 @@
 """Noisy second-order descent: one paid release of the curvature, then a few preconditioned steps.
 
     H = bend * released second moments / n, its eigenvalues floored at the size of its own noise,
-    w <- prox(w - step (H + strength I)^-1 (noisy mean gradient + penalty gradient)).
+    w <- w - step (H + strength I)^-1 (noisy mean gradient + penalty gradient).
 
 With exact Gaussian composition few long steps in the metric of the curvature waste less of the budget than many short
 ones (second-order methods under differential privacy: Ganesh, Haghifam, Steinke & Thakurta, 2023). The bend is a bound
@@ -72,6 +72,7 @@ class Newton(Solver):
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
+        self.require_no_constraint(objective)
         if not objective.penalty.smooth:
             raise Unsupported("solver 'newton' is for smooth penalties (none or l2): choose another solver.")
         if facts.d > _MOST_COLUMNS:

@@ -72,6 +72,7 @@ class Peel(Solver):
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
+        self.require_no_constraint(objective)
         SeparablePenalty.of(objective.penalty)
         return Plan(
             (

@@ -19,7 +19,7 @@ from typing import ClassVar
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.data.weights import SparseWeights
-from dperm.errors import InvalidInput, Unsupported
+from dperm.errors import InvalidInput
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
@@ -80,8 +80,7 @@ class SparsePursuit(Solver):
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
-        if objective.constraint is not None:
-            raise Unsupported("solver 'pursuit' takes no constraint: use solver='gradient' or 'frank-wolfe'.")
+        self.require_no_constraint(objective)
         before = self._start.releases(objective.loss, facts)
         rest = 1.0 - sum(release.share for release in before)
         chosen, measured = rest * self.selection_share, rest * (1.0 - self.selection_share)
