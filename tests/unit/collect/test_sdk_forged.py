@@ -37,7 +37,8 @@ const tried = async (what) => { try { return await what(); } catch { return "rai
   const out = [];
   for (const { document, people, words } of cases) {
     const store = { getItem: () => null, setItem: () => {} };
-    const checked = await tried(() => dperm.report({ ...document, hash: "h" }, people[0][0], people[0][1], { store, cap: 99 }));
+    const d = { ...document, hash: "h" }, [x, y] = people[0];
+    const checked = await tried(() => dperm.report(d, x, y, { store, cap: 99 }));
     const answers = [];
     for (const draws of words) for (const [x, y] of people) {
       let k = 0;

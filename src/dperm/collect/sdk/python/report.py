@@ -201,7 +201,7 @@ def answer(d: Mapping[str, Any], a: Sequence[float], draw: Callable[[], int] = w
     j = sum(sizes[:g]) + k
     low, high = (_at(ends, j) if isinstance(ends, list) else ends for ends in (d["low"], d["high"]))
     sketch = t["sketch"]
-    # computed from every record, complete or not, and a failure is an answer: no record decides whether there is a report
+    # from every record, complete or not, and a failure is an answer: no record decides whether there is a report
     try:
         x = ratio(_KINDS[sketch["kind"]](sketch, a, j, g, k) - low, high - low)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
