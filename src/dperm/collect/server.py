@@ -122,9 +122,7 @@ def serve(
         listener.close()
         service.store.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise RunError(
-            f"the collector cannot listen at {host} port {port} ({reason}): choose another --port."
-        ) from None
+        raise RunError(f"the collector cannot listen at {host}, port {port} ({reason}).") from None
     config = Config(
         app=service,
         http=_protocol(service, most_connections, idle_seconds),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from programs import find_node
 
 from dperm.collect import Collection
 from dperm.collect.sdk import bundle
@@ -28,7 +28,8 @@ _FEW = [-1, 0, 0.5, 1, 2, 3]  # how often to multiply: large ones would take lon
 _STRANGE = ["7", "x", None, [], [1], {}, {"valueOf": 1, "toString": 1}, True]
 _PEOPLE = [None, 0, 1e308, -1e308, 5e-324, 1, -2.5, True, "7"]
 
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+NODE = find_node() or ""
+needs_node = pytest.mark.skipif(not NODE, reason="neither node nor playwright is installed")
 
 _PROGRAM = """
 const cases = JSON.parse(require("fs").readFileSync(0, "utf8"));
@@ -52,7 +53,7 @@ const tried = async (what) => { try { return await what(); } catch { return "rai
 
 
 def _node(program: str, given: Any) -> Any:
-    done = subprocess.run(["node", "-e", program], input=json.dumps(given), capture_output=True, text=True, timeout=120)
+    done = subprocess.run([NODE, "-e", program], input=json.dumps(given), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
