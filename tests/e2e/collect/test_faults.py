@@ -159,12 +159,16 @@ def test_idle_and_slow_clients_are_turned_away_politely(start: Callable[..., Any
         started = time.monotonic()
         assert slow.recv(100) == b""
         assert time.monotonic() - started < 10
-    # a whole request, then one byte of another now and then: the limit begins with the last answer
+    # whole requests, then one byte of another now and then: the limit begins anew with every answer
     with socket.create_connection((where.hostname, where.port), timeout=30) as slow:
-        slow.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        seen = b""
-        while not seen.endswith(b"}"):
-            seen += slow.recv(1000)
+        for _ in range(3):
+            slow.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            seen = b""
+            while not seen.endswith(b"}"):
+                part = slow.recv(1000)
+                assert part
+                seen += part
+            time.sleep(1.2)
         started = time.monotonic()
         slow.settimeout(0.4)
         for byte in b"GET /health HTTP/1.1\r\nhost: x\r\n":

@@ -182,6 +182,20 @@ def test_infinite_ranges_cost_what_the_description_says(logistic: Collection) ->
     assert [b for _, b in theirs] == expected
 
 
+@needs_node
+def test_a_description_cannot_fail_for_some_records_alone(logistic: Collection) -> None:
+    """A record of an unknown label is short: what stands behind its end would fail for the known labels only."""
+    document = copy.deepcopy(logistic.document())
+    nodes = [[1.0, {"valueOf": 1, "toString": 1}, 1.0]] * len(document["task"]["sketch"]["exponents"])
+    document["task"]["sketch"] = {"kind": "theta-grid", "nodes": nodes, "loss": "logistic"}
+    people = [([1, 0], "stayed"), ([1, 0], "nobody"), ([None, 0], "left")]
+    case = {"document": document, "people": people, "words": [[1, 1, 2**31, 0]]}
+    ours, ((_, theirs),) = _python(case)[1], _node(bundle.script() + _PROGRAM, [case])
+    assert ours == theirs
+    assert "raised" not in ours
+    assert len({tuple(one) for one in ours}) == 1
+
+
 _DRAWS = """
 const { script, document, words } = JSON.parse(require("fs").readFileSync(0, "utf8"));
 let k = 0;
