@@ -85,7 +85,7 @@ class Inbox:
                 await asyncio.wait_for(self._wake.wait(), None if tidy else QUIET_SECONDS)
             except TimeoutError:
                 tidy = True
-                with suppress(StoreError):  # the next report will tell
+                with suppress(Exception):  # the next report will tell; whoever writes them must not end here
                     await loop.run_in_executor(self._thread, self._store.tidy)
                 continue
             await asyncio.sleep(max(0.0, GAP_SECONDS - (time.perf_counter() - started)))

@@ -142,7 +142,12 @@ class SqliteStore(Store):
     def tidy(self) -> None:
         """Empty the write-ahead log: its pages show in which order ids were spent and counters grew."""
         with self._lock, explained(self._say, sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # whoever reads now keeps the log in use: reports must not wait for them, the next quiet moment will do
+            self._connection.execute("PRAGMA busy_timeout = 20")
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
 
     def close(self) -> None:
         with self._lock:
