@@ -29,6 +29,8 @@ _DATABASE = click.option(
 )
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _BATCH = 5000
+_VERSION = click.IntRange(1, (1 << 31) - 1)
+_WINDOW = click.IntRange(-(1 << 53), 1 << 53)
 
 
 @click.group()
@@ -93,8 +95,15 @@ def serve(
 @collect.command()
 @click.argument("url")
 @click.option("--hash", "digest", help="Hash of the description that you agreed to; another one is refused.")
-@click.option("--value", "values", multiple=True, required=True, metavar="NAME=VALUE", help="What the person knows.")
-@click.option("--target", help="The person's target.")
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUE",
+    help="A column; nothing after = if unknown.",
+)
+@click.option("--target", help="The person's target; '' if unknown.")
 @click.option("--memo", type=_FILE, default=Path("dperm-reports.json"), show_default=True, help="Finished reports.")
 @click.option("--cap", default=4.0, show_default=True, help="Bound on this device's epsilon over all collections.")
 @click.option("--token", default="", help="One-time token.")
@@ -117,12 +126,9 @@ def send(
 
     try:
         task = load(url.rstrip("/"), digest)
-        known = {name: _parsed(text) for name, _, text in (value.partition("=") for value in values)}
-        missing = [name for name in known if name not in task["columns"]]
-        if missing:
-            raise InvalidInput(f"there is no column {missing[0]!r}: the columns are {', '.join(task['columns'])}.")
+        known = _values(task, values)
         device = Device(memo, cap)
-        report = device.report(task, known, None if target is None else _label(task, target), token)
+        report = device.report(task, known, _target(task, target), token)
     except RefusedTask as error:
         raise InvalidInput(str(error)) from None
     except OSError as error:
@@ -133,24 +139,51 @@ def send(
     output.result(made, lambda to: to.text(f"sent: statistic {made['j']}, answer {made['b']}; kept in {memo}"))
 
 
-def _parsed(text: str) -> Any:
+def _values(task: dict[str, Any], values: Sequence[str]) -> dict[str, float | None]:
+    """What the person knows, every column named: one that is forgotten would be reported as unknown without a word."""
+    columns, out = task["columns"], {}
+    for value in values:
+        name, given, text = value.rpartition("=")
+        if not given or name not in columns:
+            raise InvalidInput(f"write --value NAME=VALUE with a column of {', '.join(columns)}, not {value!r}.")
+        out[name] = _number(text, f"the value of {name!r}")
+    missing = [name for name in columns if name not in out]
+    if missing:
+        raise InvalidInput(f"--value {missing[0]}=... is missing; write --value {missing[0]}= if it is not known.")
+    return out
+
+
+def _target(task: dict[str, Any], text: str | None) -> Any:
+    """The class that reads like the given text, or a number."""
+    how = task["record"] or {}
+    classes, ranged = how.get("classes", ()), "target" in how
+    if text is None and (classes or ranged):
+        raise InvalidInput("--target is missing; write --target '' if it is not known.")
+    if text is not None and not classes and not ranged:
+        raise InvalidInput("this collection has no target: leave out --target.")
+    if not text:
+        return None
+    if ranged:
+        return _number(text, "the target")
+    for label in classes:
+        if str(label) == text or (isinstance(label, bool) and str(label).lower() == text.lower()):
+            return label
+    raise InvalidInput(f"there is no class {text!r}: the classes are {', '.join(map(str, classes))}.")
+
+
+def _number(text: str, what: str) -> float | None:
+    words = {"": None, "true": 1.0, "false": 0.0}
+    if text.lower() in words:
+        return words[text.lower()]
     try:
         return float(text)
     except ValueError:
-        return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def _label(task: dict[str, Any], text: str) -> Any:
-    """The class that reads like the given text, or a number."""
-    for label in (task["record"] or {}).get("classes", ()):
-        if str(label) == text or (isinstance(label, bool) and str(label).lower() == text.lower()):
-            return label
-    return _parsed(text)
+        raise InvalidInput(f"{what} must be a number, not {text!r}.") from None
 
 
 @collect.command()
 @click.argument("task", type=_FILE)
-@click.option("--people", default=100_000, show_default=True, help="How many report.")
+@click.option("--people", type=click.IntRange(1), default=100_000, show_default=True, help="How many report.")
 @click.option("--url", help="Send to the collection at this address instead of writing to --database.")
 @_DATABASE
 @click.option("--seed", default=0, show_default=True, help="Seed of the invented people; their bits stay random.")
@@ -189,8 +222,8 @@ def simulate(task: Path, people: int, url: str | None, database: str, seed: int,
 @click.argument("name")
 @_DATABASE
 @click.option("--url", help="Ask the collector at this address, such as http://127.0.0.1:8000, instead.")
-@click.option("--version", type=int, help="Version of the collection; the newest unless given.")
-@click.option("--window", type=int, help="One counting window only.")
+@click.option("--version", type=_VERSION, help="Version of the collection; the newest unless given.")
+@click.option("--window", type=_WINDOW, help="One counting window only.")
 @click.option(
     "--query", multiple=True, metavar="NAME=0|1", help="For marginals: the share of people with these values."
 )
@@ -239,7 +272,7 @@ def _queried(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, An
 @click.argument("name")
 @click.argument("out", type=_FILE)
 @_DATABASE
-@click.option("--version", type=int, help="Version of the collection; the newest unless given.")
+@click.option("--version", type=_VERSION, help="Version of the collection; the newest unless given.")
 def counts(name: str, out: Path, database: str, version: int | None) -> None:
     """Write the counters of the collection NAME to the file OUT, for another collector to merge."""
     from dperm.collect.store import open_store
@@ -280,9 +313,23 @@ def backup(out: Path, database: str) -> None:
 
 
 @collect.command()
+@_DATABASE
+def restored(database: str) -> None:
+    """Tell a database that it is a copy: it counts under a new name from now on.
+
+    Needed once after a copy was put in place by other means than `dperm collect backup`, before it takes reports.
+    """
+    from dperm.collect.store import open_store
+
+    with open_store(database) as store:
+        store.rename()
+        click.echo(f"{store.shown} counts as {store.collector} from now on")
+
+
+@collect.command()
 @click.argument("task", type=_FILE)
 @click.option("--token-key", type=_FILE, required=True, help="File of the key; made if it is not there.")
-@click.option("--count", default=1, show_default=True, help="How many tokens.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many tokens.")
 def tokens(task: Path, token_key: Path, count: int) -> None:
     """Mint one-time tokens for the collection in the file TASK, one line each."""
     from dperm.collect import Collection

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from dperm.cli.output import Output, with_output
 from dperm.errors import InvalidInput
@@ -70,6 +71,7 @@ def init(
     """Write the description of a collection to OUT; it never changes, and its hash is in every report."""
     from dperm.collect import Collection
 
+    _refuse_ignored(model, schema is not None)
     if model in ("logistic", "linear"):
         public = _linear(model, epsilon, schema, columns, classes, target, radius, levels, people)
     else:
@@ -91,6 +93,27 @@ def init(
             )
 
     output.result(about, show)
+
+
+#: options that a model has, beside those that all have
+_OPTIONS = {
+    "logistic": ("schema", "classes", "radius", "levels"),
+    "linear": ("schema", "target", "radius", "levels"),
+    "marginals": ("together",),
+    "smooth": ("degrees",),
+}
+
+
+def _refuse_ignored(model: str, by_schema: bool) -> None:
+    """Refuse options that would change nothing."""
+    context = click.get_current_context()
+    for name in ("schema", "classes", "target", "radius", "levels", "together", "degrees"):
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if name not in _OPTIONS[model]:
+            raise InvalidInput(f"--{name} means nothing to a {model} collection: leave it out.")
+        if by_schema and name in ("classes", "target"):
+            raise InvalidInput(f"the schema has the target: leave out --{name}.")
 
 
 def _linear(

@@ -68,9 +68,7 @@ class _Linear(Model):
         return Bounds(**given, **more)
 
     def _names(self, names: Sequence[str]) -> None:
-        self._columns = [str(name) for name in names]
-        if len(set(self._columns)) < len(self._columns):
-            raise InvalidInput("columns need different names.")
+        self._columns = _distinct(names)
         self.task = self.estimator.task(len(self._columns), self._columns)
 
     @property
@@ -139,7 +137,7 @@ class MarginalsModel(Model):
     kind = "marginals"
 
     def _build(self, columns: Sequence[str], epsilon: float, k: int, n_people: int) -> None:
-        self._columns = [str(name) for name in columns]
+        self._columns = _distinct(columns)
         self.queries = Marginals(epsilon, n_bits=len(self._columns), k=k, n_people=n_people)
         self.task = self.queries.task
 
@@ -170,7 +168,7 @@ class SmoothModel(Model):
     def _build(
         self, columns: Sequence[str], epsilon: float, low: list[float], high: list[float], n_degrees: int, decay: float
     ) -> None:
-        self._columns = [str(name) for name in columns]
+        self._columns = _distinct(columns)
         self.queries = SmoothQueries(epsilon, low=low, high=high, n_degrees=n_degrees, decay=decay)
         self.task = self.queries.task
 
@@ -220,6 +218,13 @@ def model_of(public: Any) -> Model:
     if kind not in MODELS:
         raise InvalidInput(f"the model must be one of {', '.join(MODELS)}, not {kind!r}.")
     return MODELS[kind](public)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    out = [str(name) for name in names]
+    if len(set(out)) < len(out):
+        raise InvalidInput("columns need different names.")
+    return out
 
 
 def _answer(answer: Answer, low: float, high: float) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from dperm.collect.metrics import Metrics
@@ -14,8 +15,10 @@ from dperm.errors import StoreError
 
 __all__ = ["Inbox"]
 
-#: how long the first report of a transaction waits for others
+#: a transaction begins at least so long after the one before; reports that waited for that one wait no more
 GAP_SECONDS = 0.005
+#: without new reports for so long, the database is tidied
+QUIET_SECONDS = 0.5
 #: reports that may wait before new ones are turned away
 MOST_WAITING = 50_000
 
@@ -68,17 +71,30 @@ class Inbox:
         self._wake.set()
         return await future
 
+    async def try_again(self) -> None:
+        """After a failure, find out whether the database can be used again."""
+        if self.failing is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.probe)
+            self.failing = None
+
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        started, tidy = -GAP_SECONDS, True
         while not self._ending or self._waiting:
-            await self._wake.wait()
-            await asyncio.sleep(GAP_SECONDS)
+            try:
+                await asyncio.wait_for(self._wake.wait(), None if tidy else QUIET_SECONDS)
+            except TimeoutError:
+                tidy = True
+                with suppress(Exception):  # the next report will tell; whoever writes them must not end here
+                    await loop.run_in_executor(self._thread, self._store.tidy)
+                continue
+            await asyncio.sleep(max(0.0, GAP_SECONDS - (time.perf_counter() - started)))
             batch, self._waiting = self._waiting, []
             self._wake.clear()
             if not batch:
                 continue
             entries = [entry for entry, _ in batch]
-            started = time.perf_counter()
+            started, tidy = time.perf_counter(), False
             outcomes: list[Any]
             try:
                 outcomes = await loop.run_in_executor(self._thread, self._store.add, entries, self._clock())

@@ -59,9 +59,10 @@ def openapi(version: str) -> dict[str, Any]:
     outcome = _object(["accepted", "duplicates", "conflicts"], accepted=_WHOLE, duplicates=_WHOLE, conflicts=_WHOLE)
     reports = {"schema": {"oneOf": [single, many]}}
     missing, bad = _error("There is no such collection."), _error("The request cannot be read.")
+    method = _error("The address does not take this method.")
 
     def get(summary: str, answer: dict[str, Any], *parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
-        described = {"200": answer, **({"404": missing, "400": bad} if parameters else {}), **more}
+        described = {"200": answer, "405": method, **({"404": missing, "400": bad} if parameters else {}), **more}
         return {"get": {"summary": summary, "parameters": list(parameters), "responses": described}}
 
     anything = {"type": "object"}
@@ -94,6 +95,8 @@ def openapi(version: str) -> dict[str, Any]:
                         "400": _error("A report is malformed, or of another task; none of the request was counted."),
                         "403": _error("A token is not one of this collection's; none of the request was counted."),
                         "404": missing,
+                        "405": method,
+                        "408": _error("The body took too long to arrive: send the same report again."),
                         "409": _json(outcome, "An id was used before with another report; the others are counted."),
                         "413": _error("The body is too large."),
                         "429": _error("Too many reports are waiting: send the same report again later."),

@@ -30,6 +30,8 @@ FORMAT = "dperm collection 1"
 CLIENT_SKETCHES = ("moments", "theta-grid", "parity", "chebyshev")
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+#: addresses of the service itself
+_TAKEN = ("health", "metrics", "v1")
 _MOST_BYTES = 1 << 22
 
 
@@ -75,6 +77,8 @@ class Collection:
                 "the name of a collection must be 1 to 63 small letters, digits and hyphens, with a letter or digit "
                 f"at both ends, not {self.name!r}."
             )
+        if self.name in _TAKEN:
+            raise InvalidInput(f"the service has its own page at /{self.name}: choose another name.")
         for what, least in (("version", 1), ("window", 0)):
             value = getattr(self, what)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 31:

@@ -14,13 +14,16 @@ import uvicorn
 from uvicorn.config import Config
 
 from dperm.collect.service import Service
+from dperm.errors import RunError
 
 __all__ = ["serve"]
 
 #: connections at once; a device needs one for a few milliseconds
 MOST_CONNECTIONS = 1000
-#: a connection that has not asked for anything after so many seconds is closed
+#: a connection without a whole head of a request so many seconds after it was made, or after the last answer, is closed
 IDLE_SECONDS = 10
+#: a request that is still under way after so many seconds more is given up: its device does not take the answer
+REQUEST_SECONDS = 60
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 54\r\n"
@@ -37,7 +40,7 @@ def _protocol(service: Service, most: int, idle: float) -> type[asyncio.Protocol
 
     class Bounded(base.http_protocol_class):  # type: ignore[name-defined, misc]
         _deadline: asyncio.TimerHandle | None = None
-        _counted = False
+        _counted = _overdue = False
 
         def connection_made(self, transport: Any) -> None:
             if metrics.connections >= most:
@@ -49,12 +52,26 @@ def _protocol(service: Service, most: int, idle: float) -> type[asyncio.Protocol
             self._refused, self._counted = False, True
             metrics.connections += 1
             super().connection_made(transport)
-            self._deadline = asyncio.get_running_loop().call_later(idle, self._silent)
+            self._wait(idle)
 
-        def _silent(self) -> None:
-            """Close a connection that has not sent one whole head of a request."""
-            if self.cycle is None and not self.transport.is_closing():
-                self.transport.close()
+        def _wait(self, seconds: float) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._deadline = asyncio.get_running_loop().call_later(seconds, self._late)
+
+        def _late(self) -> None:
+            """Close a connection that has not sent a whole head; bodies have a limit of their own."""
+            under_way = self.cycle is not None and not self.cycle.response_complete
+            if under_way and not self._overdue:
+                self._overdue = True
+                self._wait(REQUEST_SECONDS)
+            else:
+                self.transport.abort()
+
+        def on_response_complete(self) -> None:
+            self._overdue = False
+            self._wait(idle)
+            super().on_response_complete()
 
         def data_received(self, data: bytes) -> None:
             if not self._refused:
@@ -99,7 +116,13 @@ def serve(
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        service.store.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RunError(f"the collector cannot listen at {host}, port {port} ({reason}).") from None
     config = Config(
         app=service,
         http=_protocol(service, most_connections, idle_seconds),

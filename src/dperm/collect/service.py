@@ -210,8 +210,7 @@ class Service:
 
     async def _health(self, _: Request) -> Response:
         await asyncio.to_thread(self.store.refresh)
-        if self.inbox.failing is not None:
-            raise StoreError(_UNAVAILABLE)
+        await self.inbox.try_again()
         return _json({"status": "ok", "collections": len(self.store.collections), "version": dperm.__version__})
 
     async def _page(self, request: Request) -> Response:

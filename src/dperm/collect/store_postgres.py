@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from dperm.collect.store import IntArray, Store, StoreConflict
+from dperm.collect.database import IntArray, StoreConflict
+from dperm.collect.store import Store
 from dperm.errors import MissingDependency, StoreError, Unsupported
 
 __all__ = ["PostgresStore"]
@@ -16,8 +17,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS dperm_about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS dperm_tasks (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
     "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",
-    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window BIGINT, cell BIGINT, n BIGINT NOT NULL, "
-    "PRIMARY KEY (task, time_window, cell)) WITH (fillfactor = 50)",
+    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window BIGINT, block BIGINT, n BYTEA NOT NULL, "
+    "PRIMARY KEY (task, time_window, block)) WITH (fillfactor = 50)",
     "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window BIGINT, cell BIGINT, "
     "n BIGINT NOT NULL, PRIMARY KEY (task, collector, time_window, cell))",
 )
@@ -26,6 +27,8 @@ _CONNECT_SECONDS = 10
 
 class PostgresStore(Store):
     """Counters and spent ids in one database; a lost connection is opened again with the next transaction."""
+
+    _locking = " FOR UPDATE"
 
     def __init__(self, url: str, *, create: bool) -> None:
         super().__init__()
@@ -114,6 +117,12 @@ class PostgresStore(Store):
             copy.set_types(["int8", "int4"])
             for row in zip(keys.tolist(), marks.tolist(), strict=True):
                 copy.write_row(row)
+
+    def tidy(self) -> None:
+        """Drop counters as they were before: next to the present ones they would show what a transaction counted."""
+        with self._lock, self._explained():
+            if self._connection is not None and not self._connection.closed:
+                self._connection.execute("VACUUM (SKIP_LOCKED) dperm_counters")
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         raise Unsupported(f"{self.shown} is backed up with PostgreSQL's own pg_dump.")

@@ -15,7 +15,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from dperm.collect.store import IntArray, Store, explained
+from dperm.collect.database import IntArray, explained
+from dperm.collect.store import Store
 from dperm.errors import InvalidInput, StoreError
 
 __all__ = ["SqliteStore"]
@@ -24,8 +25,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS dperm_about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS dperm_tasks (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
     "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",
-    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window INTEGER, cell INTEGER, n INTEGER NOT NULL, "
-    "PRIMARY KEY (task, time_window, cell)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window INTEGER, block INTEGER, n BLOB NOT NULL, "
+    "PRIMARY KEY (task, time_window, block))",
     "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window INTEGER, cell INTEGER, "
     "n INTEGER NOT NULL, PRIMARY KEY (task, collector, time_window, cell)) WITHOUT ROWID",
 )
@@ -135,6 +136,18 @@ class SqliteStore(Store):
             closing(self._connect()) as here,
         ):
             here.backup(copy)
+        with SqliteStore(str(target), create=False) as made:
+            made.rename()
+
+    def tidy(self) -> None:
+        """Empty the write-ahead log: its pages show in which order ids were spent and counters grew."""
+        with self._lock, explained(self._say, sqlite3.Error):
+            # whoever reads now keeps the log in use: reports must not wait for them, the next quiet moment will do
+            self._connection.execute("PRAGMA busy_timeout = 20")
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
 
     def close(self) -> None:
         with self._lock:

@@ -27,7 +27,7 @@ SPEED = {
 
 @dataclass
 class Collector:
-    """A running service: where it is, its process, and everything it printed to standard error."""
+    """A running service: where it is, its process, and everything it printed."""
 
     url: str
     process: subprocess.Popen[str]
@@ -36,6 +36,11 @@ class Collector:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(30)
+
+    def printed(self) -> str:
+        """What the service printed since it started; for one that has ended."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read() + self.log.read_text()
 
     def stop(self) -> int:
         if self.process.poll() is None:

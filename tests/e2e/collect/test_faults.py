@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from postgres_server import Unavailable, postgres_server
 
 from dperm.collect import Collection
 from dperm.collect.store import open_store
@@ -48,19 +49,24 @@ def _shuffled_id(k: int) -> int:
     return (k * 0x9E3779B97F4A7C15F39CC0605CEDC835 + 12345) % 2**128
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def _emptied(url: str) -> str:
+    """The tests' PostgreSQL without what another test left in it."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return url
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_a_kill_under_load_loses_and_doubles_nothing(
     database: str, start: Callable[..., Any], speed: Collection, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     address = str(tmp_path / "collect.db")
     if database == "postgresql":
-        import psycopg
-
-        address = request.getfixturevalue("postgres_url")
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute("DROP SCHEMA public CASCADE")
-            connection.execute("CREATE SCHEMA public")
-    ids = [_shuffled_id(k) for k in range(1000)]
+        address = _emptied(request.getfixturevalue("postgres_url"))
+    ids = [_shuffled_id(k) for k in range(800)]
     acknowledged: set[int] = set()
 
     async def load(url: str, todo: list[int], kill_after: int, kill: Callable[[], None]) -> None:
@@ -75,11 +81,12 @@ def test_a_kill_under_load_loses_and_doubles_nothing(
 
         await asyncio.gather(*(one_by_one() for _ in range(16)))
 
-    for round_ in range(2):
+    kills = [150, 400]
+    for round_ in range(len(kills) + 1):
         collector = start(database=address)
         todo = [k for k in range(len(ids)) if k not in acknowledged]  # everybody who got no answer tries again
-        last = round_ == 1
-        asyncio.run(load(collector.url, todo, -1 if last else 400, collector.kill))
+        last = round_ == len(kills)
+        asyncio.run(load(collector.url, todo, -1 if last else kills[round_], collector.kill))
         if last:
             assert collector.stop() == 0
     assert len(acknowledged) == len(ids)
@@ -152,11 +159,39 @@ def test_idle_and_slow_clients_are_turned_away_politely(start: Callable[..., Any
         started = time.monotonic()
         assert slow.recv(100) == b""
         assert time.monotonic() - started < 10
+    # whole requests, then one byte of another now and then: the limit begins anew with every answer
+    with socket.create_connection((where.hostname, where.port), timeout=30) as slow:
+        for _ in range(3):
+            slow.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            seen = b""
+            while not seen.endswith(b"}"):
+                part = slow.recv(1000)
+                assert part
+                seen += part
+            time.sleep(1.2)
+        started = time.monotonic()
+        slow.settimeout(0.4)
+        for byte in b"GET /health HTTP/1.1\r\nhost: x\r\n":
+            try:
+                slow.sendall(bytes([byte]))
+                assert slow.recv(100) == b""
+                break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        assert time.monotonic() - started < 6
     assert collector.log.read_text() == ""
 
 
-def test_nothing_about_a_device_is_on_disk(start: Callable[..., Any], speed: Collection, tmp_path: Path) -> None:
-    collector = start()
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_nothing_about_a_device_is_kept_or_printed(
+    database: str, start: Callable[..., Any], speed: Collection, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    address = str(tmp_path / "collect.db")
+    if database == "postgresql":
+        address = _emptied(request.getfixturevalue("postgres_url"))
+    collector = start(database=address)
     about = {"User-Agent": "Rare Browser 7", "Cookie": "session=chocolate", "X-Forwarded-For": "198.51.100.77"}
     for k in range(3):
         body = _body(speed, _shuffled_id(k)).encode()
@@ -172,20 +207,65 @@ def test_nothing_about_a_device_is_on_disk(start: Callable[..., Any], speed: Col
         broken.recv(1000)
     assert collector.stop() == 0
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    if database == "postgresql":
+        kept += _everything_in(address)
     assert speed.digest.encode() in kept
+    # the collections that it serves and that somebody does not speak HTTP, nothing more
+    printed = collector.printed().replace("WARNING:  Invalid HTTP request received.\n", "")
+    assert printed == f"  speed version 1, epsilon 1, hash {speed.digest}\n"
     for part in (b"Rare Browser", b"chocolate", b"198.51.100.77", b"127.0.0.1", b"who=ada"):
         assert part not in kept
 
 
-def test_postgresql_goes_down_and_comes_back(
-    start: Callable[..., Any], speed: Collection, postgres_url: str, tmp_path: Path
-) -> None:
+def _everything_in(url: str) -> bytes:
+    """All rows of all tables, the database's own notes on connections and statements included."""
+    import psycopg
+
+    out = []
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        for (name,) in [*tables, ("pg_stat_activity",)]:
+            out += [str(row) for row in connection.execute(f"SELECT * FROM {name}")]
+    return "\n".join(out).encode()
+
+
+def _health(url: str) -> int:
+    try:
+        with urllib.request.urlopen(f"{url}/health") as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_postgresql_stops_and_starts_again(start: Callable[..., Any], speed: Collection) -> None:
+    """While the server is away reports are told to come back; nothing is lost, and health is good before the next."""
+    try:
+        with postgres_server() as server:
+            collector = start(database=server.url)
+            assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(1)))) == 201
+            server.stop()
+            assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(2)))) == 503
+            assert _health(collector.url) == 503
+            server.start()
+            assert _health(collector.url) == 200
+            assert [asyncio.run(_post(collector.url, _body(speed, _shuffled_id(k)))) for k in (1, 2, 3)] == [
+                200,
+                201,
+                201,
+            ]
+            assert collector.stop() == 0
+            with open_store(server.url) as store:
+                assert store.counts(store.find("speed")).n_people == 3
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def test_postgresql_cuts_connections(start: Callable[..., Any], speed: Collection, postgres_url: str) -> None:
     """The connection is cut in the middle of the work: the next report finds a new one."""
     import psycopg
 
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
+    with psycopg.connect(_emptied(postgres_url), autocommit=True) as connection:
         collector = start(database=postgres_url)
         assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(1)))) == 201
         cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dperm collect'"
@@ -195,10 +275,7 @@ def test_postgresql_goes_down_and_comes_back(
         assert statuses[-1] in (200, 201)
         connection.execute("ALTER TABLE dperm_counters RENAME TO elsewhere")
         assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(3)))) == 503
-        with pytest.raises(urllib.error.HTTPError) as down:
-            urllib.request.urlopen(f"{collector.url}/health")
-        assert down.value.code == 503
-        down.value.close()
+        assert _health(collector.url) == 503
         connection.execute("ALTER TABLE elsewhere RENAME TO dperm_counters")
         assert asyncio.run(_post(collector.url, _body(speed, _shuffled_id(3)))) == 201
     with open_store(postgres_url) as store:

@@ -89,8 +89,84 @@ def test_the_page_counts_estimates_and_lets_visitors_try(
     _shot(page, "many")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 800})
+    _send(collector.url, speed, 1000, 3)  # the chart is drawn again, for a phone
+    expect(page.locator("#n")).to_have_text("401,000", timeout=20_000)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    bars = page.locator("td.bar svg")
+    assert bars.count() == 3
+    assert all(bars.nth(k).bounding_box()["width"] > 250 for k in range(3))
+    assert (
+        min(page.evaluate("[...document.querySelectorAll('#history text')].map(t => t.getBoundingClientRect().height)"))
+        > 12
+    )
+    assert all(button["height"] >= 44 for button in [page.locator("#form button").bounding_box()])
     _shot(page, "dark-narrow")
+    assert problems == []
+
+
+def test_the_page_says_what_is_asked_of_every_kind(start: Callable[..., Any], browser: Any, tmp_path: Path) -> None:
+    """Ranges as they are, labels, and the questions by name; shares on a scale from 0 to 1."""
+    pay = {
+        "kind": "linear",
+        "epsilon": 2.0,
+        "names": ["pay", "dose"],
+        "bounds": {"features": [[1000.0, 0.0], [2500.0, 1e-10]]},
+        "target": [0.0, 5000.0],
+    }
+    kinds = {
+        "kind": "logistic",
+        "epsilon": 2.0,
+        "names": ["age"],
+        "bounds": {"features": [[0.0], [100.0]]},
+        "classes": ["bus", "car", "train"],
+        "degree": 2,
+    }
+    habits = {"kind": "marginals", "epsilon": 4.0, "columns": ["tea", "milk", "sugar"], "k": 2, "n_people": 100_000}
+    ages = {"kind": "smooth", "epsilon": 4.0, "columns": ["age", "pay"], "low": [0.0, 0.0], "high": [100.0, 1e6],
+            "n_degrees": 3, "decay": 0.5}  # fmt: skip
+    grid = {"kind": "theta-grid", "epsilon": 1.0, "loss": "logistic", "n_parameters": 2, "bound": 2.0}
+    models = {"pay": pay, "kinds": kinds, "habits": habits, "ages": ages, "grid": grid}
+    made = {name: Collection(name, model) for name, model in models.items()}
+    for name, one in made.items():
+        one.write(tmp_path / f"{name}.json")
+    collector = start(*(str(tmp_path / f"{name}.json") for name in made))
+    page = browser.new_page(viewport={"width": 900, "height": 1000})
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+
+    def opened(name: str) -> tuple[list[str], list[str]]:
+        page.goto(f"{collector.url}/{name}")
+        page.wait_for_selector("#form button")
+        page.click("summary")
+        page.click("#form button")
+        said = page.locator("#report").inner_text()
+        asked = page.locator("#questions li").all_text_contents()
+        assert len(asked) == len(set(asked)) == made[name].task.sketch.size
+        assert f"({asked[json.loads(page.locator('#report code').inner_text())['j']]})" in said
+        _shot(page, f"asked-{name}")
+        return page.locator("#columns li").all_inner_texts(), asked
+
+    columns, asked = opened("pay")
+    assert columns == ["pay: 1000 to 2500", "dose: 0 to 1e-10", "target: 0 to 5000"]
+    assert "pay (1000 to 2500)" in page.locator("#form").inner_text()
+    assert {"pay²", "pay × dose", "pay × target"} <= set(asked)
+    columns, asked = opened("kinds")
+    assert columns == ["age: 0 to 100", "target: bus or car or train"]
+    assert {"age × [bus]", "age × [car]", "age × [train]"} <= set(asked)
+    columns, asked = opened("habits")
+    assert columns == ["tea: 0 or 1", "milk: 0 or 1", "sugar: 0 or 1"]
+    assert asked[:3] == ["tea", "milk", "sugar"]
+    assert "whether an even number of tea, sugar holds" in asked
+    _send(collector.url, made["habits"], 50_000, 1)
+    page.wait_for_selector("#model tbody tr")
+    rows = page.locator("#model tbody tr")
+    for k in range(rows.count()):
+        share = float(rows.nth(k).locator("td").nth(1).inner_text())
+        assert abs(float(rows.nth(k).locator("circle").get_attribute("cx")) - 300 * share) < 0.1
+    columns, asked = opened("ages")
+    assert columns == ["age: 0 to 100", "pay: 0 to 1000000"]
+    assert "T1(age) × T1(pay)" in asked
+    assert opened("grid")[0] == ["a1", "a2"]
     assert problems == []
 
 

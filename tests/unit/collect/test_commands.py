@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -138,6 +139,42 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
         (["init", "x.json", "--name", "x", "--model", "smooth"], "needs its columns"),
         (["init", "x.json", "--name", "x", "--column", "a:1:0", "--classes", "0,1"], "bounds"),
         (["init", "x.json", "--name", "x", "--column", "a:0:1", "--classes", "0,1", "--epsilon", "99"], "epsilon"),
+        (["init", "x.json", "--name", "health", "--column", "a:0:1", "--classes", "0,1"], "its own page at /health"),
+        (
+            [
+                "init",
+                "x.json",
+                "--name",
+                "x",
+                "--model",
+                "marginals",
+                "--column",
+                "a",
+                "--column",
+                "a",
+                "--people",
+                "9",
+            ],
+            "different",
+        ),
+        (["init", "x.json", "--name", "x", "--model", "smooth", "--column", "a:0:1", "--column", "a:0:1"], "different"),
+        (
+            ["init", "x.json", "--name", "x", "--model", "marginals", "--column", "a", "--levels", "4"],
+            "--levels means nothing",
+        ),
+        (
+            ["init", "x.json", "--name", "x", "--model", "marginals", "--column", "a", "--schema", "no.toml"],
+            "--schema means",
+        ),
+        (
+            ["init", "x.json", "--name", "x", "--model", "smooth", "--column", "a:0:1", "--classes", "u,v"],
+            "--classes means",
+        ),
+        (
+            ["init", "x.json", "--name", "x", "--column", "a:0:1", "--classes", "u,v", "--target", "0:1"],
+            "--target means",
+        ),
+        (["init", "x.json", "--name", "x", "--schema", "no.toml", "--classes", "u,v"], "leave out --classes"),
         (["serve"], "no collection to serve"),
         (["serve", "missing.json"], "cannot be read"),
         (["estimate", "x", "--database", "missing.db"], "no collector's database"),
@@ -147,6 +184,31 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
 def test_one_clear_sentence(run: Any, arguments: list[str], sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         run(*arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["simulate", "speed.json", "--people", "-5"],
+        ["estimate", "speed", "--window", "99999999999999999999"],
+        ["estimate", "speed", "--version", "0"],
+        ["tokens", "speed.json", "--token-key", "key", "--count", "0"],
+    ],
+)
+def test_numbers_outside_their_range(run: Any, arguments: list[str]) -> None:
+    with pytest.raises(click.BadParameter, match="range"):
+        run(*arguments)
+
+
+def test_a_copy_that_was_put_in_place_counts_under_a_new_name(run: Any, tmp_path: Path) -> None:
+    run("init", "speed.json", *SPEED)
+    run("simulate", "speed.json", "--people", "1000")
+    (tmp_path / "copy.db").write_bytes((tmp_path / "collect.db").read_bytes())
+    assert "from now on" in run("restored", "--database", "copy.db")
+    run("simulate", "speed.json", "--people", "500", "--database", "copy.db")
+    run("counts", "speed", "copy.json", "--database", "copy.db")
+    assert "500 new reports" in run("merge", "copy.json")
+    assert json.loads(run("estimate", "speed", "--json"))["n"] == 1500
 
 
 def test_a_collector_that_is_not_there(run: Any) -> None:

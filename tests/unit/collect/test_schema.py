@@ -83,3 +83,9 @@ def test_what_is_no_description(text: Any) -> None:
 def test_repeated_columns_are_refused(logistic: Collection) -> None:
     with pytest.raises(InvalidInput, match="different names"):
         Collection("x", {**logistic.model, "names": ["a", "a"]})
+
+
+@pytest.mark.parametrize("name", ["health", "metrics", "v1"])
+def test_names_of_the_service_s_own_pages_are_refused(name: str, logistic: Collection) -> None:
+    with pytest.raises(InvalidInput, match="its own page"):
+        Collection(name, logistic.model)

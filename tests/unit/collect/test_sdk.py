@@ -207,6 +207,13 @@ def _tampered(one: Collection) -> list[dict[str, Any]]:
         lambda d: d["task"].update(format="dperm local task 2"),
         lambda d: d["task"].update(levels={"rows": [[1, 2**32 - 1], [2**32 - 1, 1]], "knots": [-1, 1]}),
         lambda d: d["task"].update(levels={"rows": [[2**31, 2**31], [2**31, 2**31 - 1]], "knots": [-1, 1]}),
+        # rows of different lengths, more knots than rows, a text that passes for a number
+        lambda d: d["task"].update(levels={"rows": [[2**32], [2**31, 2**31]], "knots": [-1, 1]}),
+        lambda d: d["task"].update(levels={"rows": [[2**31, 2**31], [2**32]], "knots": [-1, 1]}),
+        lambda d: d["task"].update(levels={"rows": [[2**31, 2**31]] * 2, "knots": [-1, -0.5, 0, 0.5, 1]}),
+        lambda d: d["task"].update(levels={"rows": [[2**31, 2**31]] * 2, "knots": [-1, "x"]}),
+        lambda d: d["task"].update(epsilon=str(d["task"]["epsilon"])),
+        lambda d: d["task"].update(levels={"rows": [[str(2**32)]] * 2, "knots": [-1, 1]}),
     ):
         document = copy.deepcopy(one.document())
         change(document)
@@ -237,8 +244,8 @@ def test_the_browser_module_keeps_its_report_and_refuses(
         "credentials": "omit",
         "referrerPolicy": "no-referrer",
     }
-    assert out["pin"] == "dperm: another task"
-    assert out["bad"] == ["dperm: not a task I was built for"] * len(_tampered(logistic))
+    assert out["pin"] == "dperm: unknown task"
+    assert out["bad"] == ["dperm: unknown task"] * len(_tampered(logistic))
     assert out["cap"] == "dperm: epsilon cap"
     # what cannot be kept is not handed out
     assert out["full"] == "full"

@@ -6,7 +6,11 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,11 +162,170 @@ def test_a_backup_is_a_database(logistic: Collection, tmp_path: Path) -> None:
         store.backup(tmp_path / "copy.db")
         with pytest.raises(InvalidInput, match="exists already"):
             store.backup(tmp_path / "copy.db")
-        collector = store.collector
     with open_store(tmp_path / "copy.db") as copy:
         assert copy.counts(copy.find("logistic")).n_people == 100
-        assert copy.collector == collector
         assert copy.add([_entry(logistic, 100, 1)], 0.0) == [Outcome(0, 100, 0)]
+
+
+def test_merging_a_restored_backup_counts_everybody(logistic: Collection, tmp_path: Path) -> None:
+    """The copy counts under a name of its own, so what it counts is not taken for what the original counted."""
+    with open_store(tmp_path / "a.db", create=True) as a, open_store(tmp_path / "main.db", create=True) as main:
+        a.register(logistic)
+        main.register(logistic)
+        a.add([_entry(logistic, 500, 1)], 0.0)
+        a.backup(tmp_path / "copy.db")
+        a.add([_entry(logistic, 400, 2)], 0.0)
+        assert main.merge(a.export(logistic)) == 900
+        with open_store(tmp_path / "copy.db") as restored:
+            assert restored.collector != a.collector
+            restored.add([_entry(logistic, 300, 3)], 0.0)
+            assert restored.counts(logistic).n_people == 800
+            assert main.merge(restored.export(logistic)) == 300
+            assert restored.merge(main.export(logistic)) == 400
+            # a copy of the copy, and the original itself
+            restored.backup(tmp_path / "again.db")
+            assert a.merge(restored.export(logistic)) == 300
+        with open_store(tmp_path / "again.db") as again:
+            assert main.merge(again.export(logistic)) == 0
+            assert np.array_equal(_cells(again, logistic), _cells(main, logistic))
+        expected = np.concatenate([_entry(logistic, n, seed).cells for n, seed in ((500, 1), (400, 2), (300, 3))])
+        assert np.array_equal(_cells(main, logistic), np.bincount(expected, minlength=logistic.n_cells))
+
+
+def test_a_new_name_keeps_what_was_counted(store: Store, logistic: Collection) -> None:
+    daily = Collection("daily", logistic.model, window=86_400)
+    store.register(logistic)
+    store.register(daily)
+    store.add([_entry(logistic, 100, 1), _entry(daily, 50, 2)], 86_400.0)
+    before, old = store.export(daily)["collectors"], store.collector
+    store.rename()
+    assert store.collector != old
+    assert store.export(daily)["collectors"][old] == before[old]
+    store.add([_entry(logistic, 10, 3), _entry(daily, 5, 4)], 0.0)
+    assert store.counts(logistic).n_people == 110
+    assert store.windows(daily) == {0: 5, 1: 50}
+
+
+def test_a_row_of_counters_never_tells_an_answer(store: Store, collections: dict[str, Collection]) -> None:
+    """Answers to one statistic share a row, so whoever knows which row a report changed does not know the answer."""
+    one = collections["few-levels"]
+    wide = Collection(
+        "wide", {**one.model, "names": list("abcdefghij"), "bounds": {"features": [[0.0] * 10, [1.0] * 10]}}
+    )
+    store.register(wide)
+    entry = _entry(wide, 5000, 1)
+    store.add([entry], 0.0)
+    with store._reading() as connection:
+        rows = store._rows(connection, "SELECT block, n FROM dperm_counters ORDER BY block")
+    assert sum(len(kept) for _, kept in rows) == 8 * wide.n_cells
+    assert len(rows) > 1 or wide.n_cells <= 240
+    assert all(len(kept) % (8 * wide.task.n_levels) == 0 for _, kept in rows)
+    assert np.array_equal(_cells(store, wide), np.bincount(entry.cells, minlength=wide.n_cells))
+
+
+def test_a_quiet_file_database_keeps_no_log_of_writes(logistic: Collection, tmp_path: Path) -> None:
+    with open_store(tmp_path / "x.db", create=True) as store:
+        store.register(logistic)
+        store.add([_entry(logistic, 1, 1)], 0.0)
+        assert (tmp_path / "x.db-wal").stat().st_size > 0
+        with store._reading() as reading:  # such as a backup: nobody waits for it
+            reading.execute("SELECT COUNT(*) FROM dperm_recent_1").fetchall()
+            store.add([_entry(logistic, 1, 2)], 0.0)
+            started = time.monotonic()
+            store.tidy()
+            assert time.monotonic() - started < 5
+        store.tidy()
+        assert (tmp_path / "x.db-wal").stat().st_size == 0
+        assert store.counts(logistic).n_people == 2
+
+
+def test_commits_reach_the_disk(logistic: Collection, tmp_path: Path) -> None:
+    with open_store(tmp_path / "x.db", create=True) as store, store._reading() as reading:
+        for connection in (store._connection, reading):
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.fixture
+def two_services(postgres_url: str) -> Iterator[tuple[Store, Store]]:
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    with open_store(postgres_url, create=True) as one, open_store(postgres_url) as other:
+        yield one, other
+
+
+def test_a_server_that_forgets_commits_is_told_not_to(two_services: tuple[Store, Store]) -> None:
+    store, _ = two_services
+    with store._reading() as connection:
+        connection.execute("ALTER ROLE postgres SET synchronous_commit = off")
+    try:
+        with open_store(store._url) as again, again._writing() as connection:
+            assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    finally:
+        with store._reading() as connection:
+            connection.execute("ALTER ROLE postgres RESET synchronous_commit")
+
+
+def test_two_services_on_one_database_count_a_report_once(
+    two_services: tuple[Store, Store], logistic: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same report arrives at both: the second one to write finds the first one's work, and so do the counters."""
+    one, other = two_services
+    one.register(logistic)
+    other.refresh()
+    entry, own = _entry(logistic, 20, 1), _entry(logistic, 5, 2)
+    look, in_between = one._spent, [own, entry]
+
+    def looked(*given: Any) -> Any:
+        found = look(*given)
+        if in_between:
+            assert other.add([in_between.pop()], 0.0)[0].accepted > 0
+        return found
+
+    monkeypatch.setattr(one, "_spent", looked)
+    assert one.add([entry], 0.0) == [Outcome(0, 20, 0)]
+    assert one.counts(logistic).n_people == other.counts(logistic).n_people == 25
+    # the first rows of a window are made by both at once: neither writes over the other's
+    later, in_between[:] = Collection("later", logistic.model), []
+    one.register(later)
+    other.refresh()
+    in_between.append(_entry(later, 7, 3))
+    assert one.add([_entry(later, 9, 4)], 0.0) == [Outcome(9, 0, 0)]
+    assert one.counts(later).n_people == 16
+
+
+def test_two_writers_at_once_lose_no_counts(two_services: tuple[Store, Store], logistic: Collection) -> None:
+    one, other = two_services
+    one.register(logistic)
+    other.refresh()
+
+    def write(store: Store, first: int) -> None:
+        for seed in range(first, first + 60):
+            assert store.add([_entry(logistic, 3, seed)], 0.0) == [Outcome(3, 0, 0)]
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(write, one, 0), pool.submit(write, other, 1000)]:
+            done.result()
+    assert one.counts(logistic).n_people == 360
+
+
+def test_transactions_of_ids_and_counters_share_no_answer(
+    two_services: tuple[Store, Store], logistic: Collection
+) -> None:
+    """What the database itself notes of a transaction leads from an id to a row with every answer, not to a counter."""
+    store, _ = two_services
+    store.register(logistic)
+    for seed in range(8):
+        store.add([_entry(logistic, 1, seed)], 0.0)
+    with store._reading() as connection:
+        linked = connection.execute(
+            "SELECT s.id, c.n FROM dperm_spent_1 s JOIN dperm_counters c ON s.xmin = c.xmin"
+        ).fetchall()
+    assert len(linked) == 1
+    assert len(linked[0][1]) == 8 * logistic.n_cells
 
 
 def test_addresses_that_hold_no_database(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@ const name = location.pathname.slice(1), url = "/v1/" + name, $ = (id) => docume
 const about = (await (await fetch("/v1", { credentials: "omit" })).json())
   .filter((one) => one.name == name).sort((a, b) => b.version - a.version)[0];
 const task = await dperm.load(url, about.hash);
-const short = (v) => Number(v).toPrecision(4).replace(/\.?0+$/, "");
+// String writes 1000 and 1e-10, where cutting zeros off would write 1
+const short = (v) => String(+Number(v).toPrecision(4));
 const likely = Math.exp(about.epsilon);
 
 document.title = about.title || name;
@@ -16,11 +17,54 @@ $("reveals").textContent =
   `One question drawn at random, and ${about.answers == 2 ? "one bit" : "one of " + about.answers + " levels"} about it, with a random error. ` +
   `Whatever is true of you, the same report is at most ${short(likely)} times as likely as if anything else were true: ` +
   `whoever thought something about you was a fifty-fifty guess can be sure of it to at most ${short(100 * likely / (1 + likely))} %.`;
+const ranges = task.record, sketch = task.task.sketch, classes = about.target.classes;
+const range = (k) => sketch.kind == "parity" ? "0 or 1" :
+  ranges ? `${short(ranges.centre[k] - ranges.clip * ranges.scale[k])} to ${short(ranges.centre[k] + ranges.clip * ranges.scale[k])}` : "";
 $("words").textContent =
   `A device draws one of ${about.statistics} questions, computes its answer from ${task.columns.join(", ")}` +
   `${about.target.classes || about.target.range ? " and the target" : ""}, turns it into ${about.answers == 2 ? "one bit" : "a level"} with a random error ` +
   `(${about.answers == 2 ? `a fixed ${short(100 * task.task.floor / 2 ** 32)} % of all bits are 1 whatever the answer, and as many 0` : "by a public table"}), ` +
   `and sends it once; a retry sends the same bits.${about.tokens ? " A report needs a one-time token." : ""}`;
+
+// ---- what is asked, in words
+const item = (text) => Object.assign(document.createElement("li"), { textContent: text });
+$("columns").append(...task.columns.map((column, k) => item(column + (range(k) && `: ${range(k)}`))));
+if (classes) $("columns").append(item(`target: ${classes.map((label, k) => label + (classes.length == 2 ? ` (${2 * k - 1})` : "")).join(" or ")}`));
+if (about.target.range) $("columns").append(item(`target: ${about.target.range.map(short).join(" to ")}`));
+const product = (names, powers) =>
+  powers.flatMap((e, i) => e && names[i] != "1" ? [names[i] + (e > 1 ? "⁰¹²³⁴⁵⁶⁷⁸⁹"[e] : "")] : []).join(" × ");
+// columns are scaled to their ranges, so their names stand for numbers from -1 to 1
+const scaled = ranges && [...task.columns, ...(ranges.constant.length ? ["1"] : []),
+  ...(about.target.range ? ["target"] : []), ...(classes?.length > 2 ? classes.map((label) => `[${label}]`) : [])];
+function question(j) {
+  if (sketch.kind == "moments") {
+    const powers = sketch.exponents[j], odd = powers.reduce((a, e) => a + e) % 2;
+    return [classes?.length == 2 && odd ? "target" : "", product(scaled, powers)].filter(Boolean).join(" × ");
+  }
+  if (sketch.kind == "chebyshev") return sketch.degrees[j].flatMap((e, i) => e ? [`T${e}(${task.columns[i]})`] : []).join(" × ");
+  if (sketch.kind == "theta-grid") return `the loss of weights ${sketch.nodes[j].map(short).join(", ")}`;
+  return parity(j);
+}
+// sets of columns, small ones first, each size in increasing order of its masks
+function parity(j) {
+  let g = 0;
+  while (j >= task.sizes[g]) j -= task.sizes[g++];
+  const chosen = [];
+  for (let r = g + 1; r; r--) {
+    let c = r - 1, n = 0, m = 1;
+    while (m <= j) { c++; n = m; m = m * (c + 1) / (c + 1 - r); }
+    j -= n;
+    chosen.unshift(task.columns[c]);
+  }
+  return chosen.length > 1 ? `whether an even number of ${chosen.join(", ")} holds` : chosen[0];
+}
+const LISTED = 200;
+$("questions").append(...Array.from({ length: Math.min(about.statistics, LISTED) }, (_, j) => item(question(j))));
+$("questions").start = 0;
+$("more").textContent = about.statistics > LISTED ? `and ${(about.statistics - LISTED).toLocaleString("en")} more.` : "";
+$("scaled").textContent = sketch.kind == "moments" ? "A name stands for the column scaled to its range, from -1 to 1" +
+  (classes?.length > 2 ? "; a label in brackets for 1 if it is the person's and -1 if not." : ".") :
+  sketch.kind == "chebyshev" ? "T2(x) is the Chebyshev polynomial of degree 2 of a column scaled to its range." : "";
 
 // ---- the form
 const form = $("form"), fields = [];
@@ -29,17 +73,14 @@ const field = (label, input) => {
   around.append(label, input);
   form.append(around);
 };
-const ranges = task.record;
 task.columns.forEach((column, k) => {
   const input = document.createElement("input");
   input.name = column;
   input.type = "number";
   input.step = "any";
-  let hint = task.task.sketch.kind == "parity" ? " (0 or 1)" : "";
-  if (ranges) hint = ` (${short(ranges.centre[k] - ranges.clip * ranges.scale[k])} to ${short(ranges.centre[k] + ranges.clip * ranges.scale[k])})`;
-  input.value = ranges ? ranges.centre[k] : 0;
+  input.value = ranges ? short(ranges.centre[k]) : 0;
   fields.push(input);
-  field(column + hint, input);
+  field(column + (range(k) && ` (${range(k)})`), input);
 });
 let target = null;
 if (about.target.classes) {
@@ -51,7 +92,7 @@ if (about.target.classes) {
   target.type = "number";
   target.step = "any";
   target.value = (about.target.range[0] + about.target.range[1]) / 2;
-  field(`target (${about.target.range.join(" to ")})`, target);
+  field(`target (${about.target.range.map(short).join(" to ")})`, target);
 }
 const button = document.createElement("button");
 button.textContent = "Draw a report";
@@ -63,15 +104,8 @@ form.addEventListener("submit", (event) => {
   const [j, b] = dperm.answer(task, dperm.record(task, x, y));
   const code = document.createElement("code");
   code.textContent = JSON.stringify({ j, b });
-  $("report").replaceChildren("This device would send ", code, ` and a random id: question ${j}${inWords(j)}, answer ${b}.`);
+  $("report").replaceChildren("This device would send ", code, ` and a random id: question ${j} (${question(j)}), answer ${b}.`);
 });
-function inWords(j) {
-  const s = task.task.sketch;
-  if (s.kind != "moments") return "";
-  const names = [...task.columns, ...(ranges.constant.length ? ["1"] : []), ...s.exponents[j].map(() => "target")];
-  const signed = about.target.classes?.length == 2 && s.exponents[j].reduce((a, e) => a + e) % 2 ? "target × " : "";
-  return ` (the mean of ${signed}${s.exponents[j].flatMap((e, i) => Array(e).fill(names[i])).join(" × ")}, scaled)`;
-}
 
 // ---- the estimate, live
 const SVG = "http://www.w3.org/2000/svg";
@@ -87,7 +121,7 @@ function rows(model) {
   if (model.weights) return model.weights.map((w, k) => ["a" + (k + 1), w, null]);
   const many = Array.isArray(model.coef[0]) && model.coef.length > 1, coef = Array.isArray(model.coef[0]) ? model.coef : [model.coef];
   return coef.flatMap((weights, k) => [...weights, [model.intercept].flat()[k]].map((value, i) => [
-    (many ? model.classes[k] + ": " : "") + model.names[i], value,
+    (many ? `${model.classes[k]}: ` : "") + model.names[i], value,
     model.intervals && (many ? model.intervals[k][i] : model.intervals[i]),
   ]));
 }
@@ -100,13 +134,14 @@ function show(data) {
   $("state").textContent = data.model.intervals_reason ? `No intervals: ${data.model.intervals_reason}.` : "Intervals of 95 % confidence.";
   const lines = rows(data.model);
   $("model").tBodies[0].replaceChildren(...lines.map(([label, value, interval]) => {
-    // every row has its own scale, from or to zero: coefficients are in different units
-    const ends = [0, value, ...(interval || [])], low = Math.min(...ends), high = Math.max(...ends);
+    // shares are between 0 and 1; otherwise every row has its own scale with zero on it, as the units differ
+    const ends = data.model.shares ? [0, 1] : [0, value, ...(interval || [])], low = Math.min(...ends), high = Math.max(...ends);
     const at = (v) => 300 * (v - low) / (high - low || 1), row = document.createElement("tr");
+    const head = ["", "estimate", "from", "to"];
     for (const text of [label, short(value), interval ? short(interval[0]) : "", interval ? short(interval[1]) : ""]) {
       const cell = row.insertCell();
       cell.textContent = text;
-      if (cell.cellIndex) cell.className = "number";
+      if (cell.cellIndex) { cell.className = "number"; cell.dataset.head = head[cell.cellIndex]; }
     }
     const cell = row.insertCell(), svg = document.createElementNS(SVG, "svg");
     cell.className = "bar";
@@ -122,13 +157,16 @@ function show(data) {
   $("history").hidden = history.length < 2;
   if (history.length < 2) return;
   const svg = $("history").querySelector("svg"), most = Math.max(...history.map(([, w]) => w));
-  const x = (n) => 40 + 540 * (n - history[0][0]) / (history.at(-1)[0] - history[0][0]), y = (w) => 70 - 60 * w / most;
+  // one unit is one pixel, so that letters have their size on a phone too
+  const wide = $("history").clientWidth, left = 60;
+  svg.setAttribute("viewBox", `0 0 ${wide} 110`);
+  const x = (n) => left + (wide - left) * (n - history[0][0]) / (history.at(-1)[0] - history[0][0]), y = (w) => 80 - 70 * w / most;
   svg.replaceChildren();
-  draw(svg, "line", { class: "axis", x1: 40, x2: 580, y1: 70, y2: 70 });
+  draw(svg, "line", { class: "axis", x1: left, x2: wide, y1: 80, y2: 80 });
   draw(svg, "polyline", { class: "width", points: history.map(([n, w]) => `${x(n)},${y(w)}`).join(" ") });
   draw(svg, "text", { x: 0, y: 14 }).textContent = short(most);
-  draw(svg, "text", { x: 40, y: 85 }).textContent = history[0][0].toLocaleString("en");
-  draw(svg, "text", { x: 580, y: 85, "text-anchor": "end" }).textContent = `${history.at(-1)[0].toLocaleString("en")} reports`;
+  draw(svg, "text", { x: left, y: 100 }).textContent = history[0][0].toLocaleString("en");
+  draw(svg, "text", { x: wide, y: 100, "text-anchor": "end" }).textContent = `${history.at(-1)[0].toLocaleString("en")} reports`;
 }
 for (;;) {
   try {

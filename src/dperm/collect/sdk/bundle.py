@@ -10,16 +10,37 @@ __all__ = ["module", "script"]
 
 _TEXT = re.compile(r'("[^"]*")')
 _SHORTER = (
-    (re.compile(r"\s*([{}()\[\];,:?<>=*/&|])\s*"), r"\1"),
+    (re.compile(r"\s*([{}()\[\];,:?<>=*/&|!])\s*"), r"\1"),
     # only between two operands, so that no two signs meet
     (re.compile(r"(?<=[\w)\]]) ?([+-]=?) ?(?=[\w(\[])"), r"\1"),
     (re.compile(r"\((\w+)\)=>"), r"\1=>"),
     (re.compile(r"[;,]}"), "}"),
+    # a text needs no blank beside it
+    (re.compile(r"^ *(\+?) +| +(\+?) *$"), r"\1\2"),
     # names that the module keeps to itself
     *(
         (re.compile(rf"(?<![.\w]){name}\b"), short)
         for name, short in zip(
-            ("clamp", "number", "kinds", "fail", "word", "draw", "make", "check", "kept"), "CNKFRDMQP", strict=True
+            (
+                "clamp",
+                "number",
+                "kinds",
+                "fail",
+                "word",
+                "draw",
+                "make",
+                "check",
+                "kept",
+                "all",
+                "text",
+                "why",
+                "lo",
+                "hi",
+                "end",
+                "hex",
+            ),
+            "CNKFRDMQPATYLHEX",
+            strict=True,
         )
     ),
 )

@@ -5,22 +5,22 @@ var dperm = (() => {
   const W = 2 ** 32, { min, max, floor, abs, sqrt, exp, log1p } = Math;
   const fail = (why) => { throw Error("dperm: " + why); };
   const word = () => crypto.getRandomValues(new Uint32Array(1))[0];
-  const hex = (v) => v.toString(16).padStart(8, 0);
+  const hex = (v) => [...new Uint8Array(v)].map((n) => n.toString(16).padStart(2, 0)).join("");
   // not a number counts as the lower end
   const clamp = (v, lo, hi) => v > lo ? v < hi ? v : hi : lo;
   const number = (v) => /n.m|b.o/.test(typeof v) ? +v : NaN;
 
   // what each kind of statistic makes of a record: j is its number, g its group, k its place in the group
   const kinds = {
+    __proto__: null,
     moments: ({ exponents, ball, reach }, a, j) => {
-      let m = 1, t = 0, v = 1;
       const s = a.slice(0, ball);
-      for (const x of s) m = max(m, abs(x));
+      let m = max(1, ...s.map(abs)), t = 0, v = 1;
       for (const x of s) t += (x / m) * (x / m);
       m = max(m * sqrt(t), 1);
       exponents[j].forEach((e, i) => {
-        const r = reach ? reach[i] : 1;
-        for (; e--;) v *= clamp(i < ball ? a[i] / m : a[i], -r, r);
+        const r = reach?.[i] ?? 1;
+        for (; e-- > 0;) v *= clamp(i < ball ? a[i] / m : a[i], -r, r);
       });
       return v;
     },
@@ -28,7 +28,7 @@ var dperm = (() => {
       let t = 0, m = 0;
       a.forEach((x, i) => { t += x * x; m += x * nodes[j][i]; });
       m /= max(sqrt(t), 1);
-      return loss == "logistic" ? max(-m, 0) + log1p(exp(-abs(m))) : m < 1 ? m > 0 ? 0.5 * (1 - m) * (1 - m) : 0.5 - m : 0;
+      return loss == "logistic" ? max(-m, 0) + log1p(exp(-abs(m))) : m < 1 ? m > 0 ? (1 - m) * (1 - m) / 2 : 0.5 - m : 0;
     },
     // sets of g + 1 bits in increasing order of their masks
     parity: (s, a, j, g, k) => {
@@ -44,40 +44,45 @@ var dperm = (() => {
     chebyshev: ({ degrees }, a, j) => degrees[j].reduce((v, e, i) => {
       const x = clamp(a[i], -1, 1);
       let p = 1, q = x;
-      for (; e--;) [p, q] = [q, 2 * x * q - p];
+      for (; e-- > 0;) [p, q] = [q, 2 * x * q - p];
       return v * p;
     }, 1),
   };
 
   // refuses what this module was not built for, and whole numbers that do not keep the stated epsilon
   const check = (d) => {
-    const t = d.task, e = t.epsilon, f = t.floor, rows = t.levels ? t.levels.rows : [[W - f, f], [f, W - f]];
-    const kept = (row, k) => max(...rows.map((r) => r[k])) <= min(...rows.map((r) => r[k])) * exp(e) * (1 + 1e-9);
-    d.format == "dperm collection 1" && t.format == "dperm local task 1" && kinds[t.sketch.kind] && e >= 1e-3 && e <= 16 &&
-      rows.every((r) => r.every((n) => n > 0 && !(n % 1)) && r.reduce((a, b) => a + b) == W) && rows[0].every(kept) ||
-      fail("not a task I was built for");
+    const t = d.task, e = t.epsilon, f = t.floor, { rows, knots } = t.levels || { rows: [[W - f, f], [f, W - f]], knots: [f, f] };
+    const kept = (n, k) => max(...rows.map((r) => r[k])) <= min(...rows.map((r) => r[k])) * exp(e) * (1 + 1e-9);
+    d.format == "dperm collection 1" && t.format == "dperm local task 1" && kinds[t.sketch.kind] && e === +e && e >= 1e-3 && e <= 16 &&
+      rows.length == knots.length && knots.every(isFinite) &&
+      rows.every((r) => r.every((n) => n > 0 && n === floor(n)) && r.reduce((a, b) => a + b) == W && r.every(kept)) ||
+      fail("unknown task");
   };
 
-  // a person's record from what the person knows; unknown or missing values make it not a number
+  // a person's record from what the person knows; unknown or missing values, and whatever fails, make it not a number
   const record = ({ columns, record: i }, x, y) => {
-    x = columns.map((n, k) => number(Object(x)[Array.isArray(x) ? k : n]));
-    if (!i || !x.every(isFinite)) return x;
-    x = x.map((v, k) => clamp((v - i.centre[k]) / i.scale[k], -i.clip, i.clip));
-    const n = max(sqrt(x.reduce((s, v) => s + v * v, 0)), 1e-300), c = i.classes, m = c && c.indexOf(y);
-    x = [...x, ...i.constant].map((v, k) => (k < columns.length ? v * min(1, i.row_norm / n) : v) / i.divide_by);
-    if (i.target) x.push(isFinite(y = number(y)) ? clamp((y - i.target[0]) / i.target[1], -1, 1) : NaN);
-    return m < 0 ? [NaN] : !c ? x : c[2] == null ? x.map((v) => m ? v : -v) : [...x, ...c.map((_, k) => k == m ? 1 : -1)];
+    try {
+      x = columns.map((n, k) => number(Object(x)[Array.isArray(x) ? k : n]));
+      if (!i || !x.every(isFinite)) return x;
+      x = x.map((v, k) => clamp((v - i.centre[k]) / i.scale[k], -i.clip, i.clip));
+      const n = max(sqrt(x.reduce((s, v) => s + v * v, 0)), 1e-300), c = i.classes, m = c?.indexOf(y);
+      x = [...x, ...i.constant].map((v, k) => (k < columns.length ? v * min(1, i.row_norm / n) : v) / i.divide_by);
+      if (i.target) x.push(isFinite(y = number(y)) ? clamp((y - i.target[0]) / i.target[1], -1, 1) : NaN);
+      return m < 0 ? [NaN] : !c ? x : c[2] == null ? x.map((v) => m ? v : -v) : [...x, ...c.map((_, k) => k == m ? 1 : -1)];
+    } catch { return [NaN]; }
   };
 
   // [number of the statistic, answer]; draw gives random whole numbers below 2^32
   const answer = (d, a, draw = word) => {
     const t = d.task, u = draw(), g = t.thresholds.findIndex((end) => u < end), k = floor(draw() * d.sizes[g] / W);
     const j = d.sizes.slice(0, g).reduce((s, n) => s + n, k), lo = d.low[j] ?? d.low, hi = d.high[j] ?? d.high;
-    const v = a.every(isFinite) ? kinds[t.sketch.kind](t.sketch, a, j, g, k) : NaN;
-    const x = (clamp(v, lo, hi) - lo) / (hi - lo);
+    let n = 0, b = 0, x;
+    // computed from every record, complete or not, and a failure is an answer: no record decides whether there is a report
+    try { x = (kinds[t.sketch.kind](t.sketch, a, j, g, k) - lo) / (hi - lo); } catch {}
+    // last of all, so that x is in [0, 1] whatever a description says
+    x = clamp(a.every(isFinite) && x, 0, 1);
     if (!t.levels) return [j, +(draw() < t.floor + floor(x * (W - 2 * t.floor)))];
-    const { rows, knots } = t.levels, z = clamp(2 * x - 1, -1, 1);
-    let n = 0, b = 0;
+    const { rows, knots } = t.levels, z = 2 * x - 1;
     while (n < knots.length - 2 && knots[n + 1] <= z) n++;
     n += draw() < floor(clamp((z - knots[n]) / (knots[n + 1] - knots[n]), 0, 1) * W);
     const w = draw();
@@ -88,13 +93,15 @@ var dperm = (() => {
   // the finished report, made once and kept: a second call gives the same bytes, whatever it is called with
   const report = async (d, x, y, { cap = 4, token = "", store = localStorage } = {}) => {
     check(d);
+    // names are public: a misspelled one is a mistake of the application, not a missing value
+    for (const n in x) x.at || d.columns.includes(n) || fail("no column " + n);
     const make = () => {
       const all = JSON.parse(store.getItem("dperm") || "{}"), e = d.task.epsilon;
       if (!all[d.hash]) {
         Object.values(all).reduce((s, r) => s + r[0], e) <= cap || fail("epsilon cap");
-        const [j, b] = answer(d, record(d, x, y)), id = token.slice(0, 32) || hex(word()) + hex(word()) + hex(word()) + hex(word());
+        const [j, b] = answer(d, record(d, x, y)), id = token.slice(0, 32) || hex(crypto.getRandomValues(new Uint8Array(16)));
         // one length for every report
-        all[d.hash] = [e, JSON.stringify({ task: d.hash, id, j, b, ...(token && { token: token.slice(32) }) }).padEnd(224)];
+        all[d.hash] = [e, JSON.stringify({ task: d.hash, id, j, b, token: token.slice(32) || void 0 }).padEnd(224)];
         store.setItem("dperm", JSON.stringify(all));
       }
       return all[d.hash][1];
@@ -104,10 +111,8 @@ var dperm = (() => {
 
   const load = async (url, hash) => {
     const text = await (await fetch(url + "/schema", { credentials: "omit" })).text();
-    const sum = new DataView(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
-    const d = { ...JSON.parse(text), url, hash: "" };
-    for (let i = 0; i < 32; i += 4) d.hash += hex(sum.getUint32(i));
-    if (hash && hash != d.hash) fail("another task");
+    const d = { ...JSON.parse(text), url, hash: hex(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))) };
+    hash && hash != d.hash && fail("unknown task");
     check(d);
     return d;
   };

@@ -24,13 +24,18 @@ LENGTH = 224
 _SECONDS = 30.0
 
 
+def _whole(digits: str) -> int | float:
+    """Read whole numbers as JavaScript does: long ones are floating-point numbers."""
+    return int(digits) if len(digits) < 16 else float(digits)
+
+
 def opened(text: str, hash: str | None = None, url: str = "") -> dict[str, Any]:
     """Return a task from the text that the service serves; refuses another one than ``hash`` names."""
     found = hashlib.sha256(text.encode()).hexdigest()
     if hash is not None and hash != found:
         raise RefusedTask("the task has changed: its hash is not the one that this application was built for.")
     try:
-        task = json.loads(text)
+        task = json.loads(text, parse_int=_whole)
         check(task)
     except (ValueError, TypeError) as error:
         raise RefusedTask(str(error) if isinstance(error, RefusedTask) else "this is not a task.") from None
@@ -88,7 +93,14 @@ class Device:
             return False
 
     def _kept(self) -> dict[str, Any]:
-        return json.loads(self.path.read_text(encoding="ascii")) if self.path.exists() else {}
+        try:
+            kept = json.loads(self.path.read_text(encoding="ascii")) if self.path.exists() else {}
+            if all(isinstance(one[0], int | float) and isinstance(one[1], str) for one in kept.values()):
+                return dict(kept)
+        except (ValueError, TypeError, AttributeError, LookupError):
+            pass
+        # it may hold reports that were sent: a new one could cost a second time
+        raise RefusedTask(f"no report: {str(self.path)!r} is damaged, restore it; reports that it kept are unknown.")
 
     def _keep(self, kept: Mapping[str, Any]) -> None:
         """Replace the file whole, on disk before the report is handed out."""

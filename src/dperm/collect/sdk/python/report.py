@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 __all__ = ["RefusedTask", "answer", "check", "record", "word"]
@@ -27,32 +28,46 @@ def clamp(v: float, low: float, high: float) -> float:
     return (v if v < high else high) if v > low else low
 
 
+def ratio(a: float, b: float) -> float:
+    """Return a / b as JavaScript does: no division fails."""
+    if b == 0.0:
+        return math.nan if a == 0.0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+    return a / b
+
+
+def _at(values: Sequence[float], i: int) -> float:
+    """Return a number of a list; one that is not there is not a number."""
+    return values[i] if i < len(values) else math.nan
+
+
 # ---------------------------------------------------------------------------------- statistics of a record
 def _moments(s: Mapping[str, Any], a: Sequence[float], j: int, g: int, k: int) -> float:
-    ball, reach = s["ball"], s.get("reach")
+    ball, reach = s["ball"], s.get("reach") or []
     longest, total, value = 1.0, 0.0, 1.0
-    for x in a[:ball]:
+    inside = a[: int(ball)]
+    for x in inside:
         longest = max(longest, abs(x))
-    for x in a[:ball]:
+    for x in inside:
         total += (x / longest) * (x / longest)
     length = max(longest * math.sqrt(total), 1.0)
     for i, e in enumerate(s["exponents"][j]):
-        r = reach[i] if reach else 1.0
-        for _ in range(e):
-            value *= clamp(a[i] / length if i < ball else a[i], -r, r)
+        r = reach[i] if i < len(reach) else 1.0
+        while e > 0:
+            e -= 1
+            value *= clamp(_at(a, i) / length if i < ball else _at(a, i), -r, r)
     return value
 
 
 def _theta_grid(s: Mapping[str, Any], a: Sequence[float], j: int, g: int, k: int) -> float:
     total = margin = 0.0
-    for x, weight in zip(a, s["nodes"][j], strict=True):
+    for i, x in enumerate(a):
         total += x * x
-        margin += x * weight
+        margin += x * _at(s["nodes"][j], i)
     margin /= max(math.sqrt(total), 1.0)
     if s["loss"] == "logistic":
         return max(-margin, 0.0) + math.log1p(math.exp(-abs(margin)))
     if margin < 1.0:
-        return 0.5 * (1.0 - margin) * (1.0 - margin) if margin > 0.0 else 0.5 - margin
+        return (1.0 - margin) * (1.0 - margin) / 2.0 if margin > 0.0 else 0.5 - margin
     return 0.0
 
 
@@ -65,7 +80,7 @@ def _parity(s: Mapping[str, Any], a: Sequence[float], j: int, g: int, k: int) ->
             c += 1
             n, m = m, m * (c + 1) // (c + 1 - r)
         k -= n
-        if a[c] > 0.5:
+        if _at(a, c) > 0.5:
             value = -value
     return value
 
@@ -73,9 +88,10 @@ def _parity(s: Mapping[str, Any], a: Sequence[float], j: int, g: int, k: int) ->
 def _chebyshev(s: Mapping[str, Any], a: Sequence[float], j: int, g: int, k: int) -> float:
     value = 1.0
     for i, e in enumerate(s["degrees"][j]):
-        x = clamp(a[i], -1.0, 1.0)
+        x = clamp(_at(a, i), -1.0, 1.0)
         p, q = 1.0, x
-        for _ in range(e):
+        while e > 0:
+            e -= 1
             p, q = q, 2.0 * x * q - p
         value *= p
     return value
@@ -94,64 +110,86 @@ def check(d: Mapping[str, Any]) -> None:
     """Refuse what this client was not built for, and whole numbers that do not keep the stated epsilon."""
     try:
         t = d["task"]
-        epsilon = t["epsilon"]
-        floor = t.get("floor", 0)
-        rows = t["levels"]["rows"] if "levels" in t else [[_WORDS - floor, floor], [floor, _WORDS - floor]]
+        epsilon, floor = t["epsilon"], t.get("floor", 0)
+        both = {"rows": [[_WORDS - floor, floor], [floor, _WORDS - floor]], "knots": [0, 1]}
+        rows, knots = ((t.get("levels") or both)[key] for key in ("rows", "knots"))
         built_for = d["format"] == "dperm collection 1" and t["format"] == "dperm local task 1"
-        built_for = built_for and t["sketch"]["kind"] in _KINDS and 1e-3 <= epsilon <= 16.0
-        whole = all(type(n) is int and n > 0 for row in rows for n in row) and all(sum(row) == _WORDS for row in rows)
+        built_for = built_for and t["sketch"]["kind"] in _KINDS and _plain(epsilon) and 1e-3 <= epsilon <= 16.0
+        built_for = built_for and len(rows) == len(knots) and all(_plain(v) and math.isfinite(v) for v in knots)
+        whole = all(_plain(n) and n > 0 and n % 1 == 0 for row in rows for n in row)
+        whole = whole and all(sum(row) == _WORDS for row in rows)
         most = math.exp(epsilon) * (1.0 + 1e-9)
         kept = all(max(column) <= min(column) * most for column in zip(*rows, strict=True))
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         raise RefusedTask(_NOT_MINE) from None
     if not (built_for and whole and kept):
         raise RefusedTask(_NOT_MINE)
 
 
+def _plain(v: Any) -> bool:
+    """Whether a part of a description is a number, and not a text or a truth value that passes for one."""
+    return type(v) in (int, float)
+
+
 def _number(v: Any) -> float:
+    # numpy's truth values are not numbers to Python; this folder does not need numpy
+    if not isinstance(v, Real) and type(v).__name__ not in ("bool", "bool_"):
+        return math.nan
     try:
-        return float(v) if isinstance(v, int | float) else math.nan
+        return float(v)
     except OverflowError:
         return math.nan
+
+
+def _known(columns: Sequence[str], x: Any) -> list[float]:
+    """Return what the person knows, by name or in the order of the columns. Refusals look at names alone."""
+    if isinstance(x, Mapping):
+        strange = [name for name in x if name not in columns]
+        if strange:
+            raise ValueError(f"there is no column {strange[0]!r}: the columns are {', '.join(columns)}.")
+        return [_number(x.get(name)) for name in columns]
+    given = list(x) if hasattr(x, "__len__") and not isinstance(x, str | bytes) else []
+    return [_number(given[k]) if k < len(given) else math.nan for k in range(len(columns))]
 
 
 def record(d: Mapping[str, Any], x: Any, y: Any = None) -> list[float]:
     """Return a person's record from what the person knows: ``x`` by name or in the order of the columns.
 
     Unknown or missing values make it not a number, which is reported like the lower end: whether somebody has a value
-    does not show.
+    does not show. Names are public: an unknown one is a mistake of the application, and refused.
     """
-    columns, i = d["columns"], d["record"]
-    if isinstance(x, Mapping):
-        known = [_number(x.get(name)) for name in columns]
-    else:
-        given = x if isinstance(x, Sequence) else ()
-        known = [_number(given[k]) if k < len(given) else math.nan for k in range(len(columns))]
+    known = _known(d["columns"], x)
+    try:
+        return _scaled(d["record"], known, y)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return [math.nan]  # a forged description: what fails for some must not show
+
+
+def _scaled(i: Mapping[str, Any] | None, known: list[float], y: Any) -> list[float]:
     if not i or not all(map(math.isfinite, known)):
         return known
-    centred = (
-        clamp((v - centre) / scale, -i["clip"], i["clip"])
-        for v, centre, scale in zip(known, i["centre"], i["scale"], strict=True)
-    )
-    row = list(centred)
+    row = [
+        clamp(ratio(v - _at(i["centre"], k), _at(i["scale"], k)), -i["clip"], i["clip"]) for k, v in enumerate(known)
+    ]
     total = 0.0
     for v in row:
         total += v * v
-    shorter = min(1.0, i["row_norm"] / max(math.sqrt(total), 1e-300))
-    row = [v * shorter / i["divide_by"] for v in row] + [v / i["divide_by"] for v in i["constant"]]
+    shorter = ratio(i["row_norm"], max(math.sqrt(total), 1e-300))
+    shorter = 1.0 if shorter >= 1.0 else shorter
+    row = [ratio(v, i["divide_by"]) for v in [*(v * shorter for v in row), *i["constant"]]]
     if "target" in i:
-        centre, half = i["target"]
         y = _number(y)
-        row.append(clamp((y - centre) / half, -1.0, 1.0) if math.isfinite(y) else math.nan)
+        row.append(clamp(ratio(y - i["target"][0], i["target"][1]), -1.0, 1.0) if math.isfinite(y) else math.nan)
     if "classes" not in i:
         return row
     # 1 and True are different labels
-    member = [c == y and isinstance(c, bool) == isinstance(y, bool) for c in i["classes"]]
-    if not any(member):
+    y = y.item() if hasattr(y, "item") else y
+    same = [k for k, c in enumerate(i["classes"]) if c == y and isinstance(c, bool) == isinstance(y, bool)]
+    if not same:
         return [math.nan]
-    if len(member) == 2:
-        return row if member[1] else [-v for v in row]
-    return row + [1.0 if one else -1.0 for one in member]
+    if len(i["classes"]) < 3:
+        return row if same[0] else [-v for v in row]
+    return row + [1.0 if k == same[0] else -1.0 for k in range(len(i["classes"]))]
 
 
 def answer(d: Mapping[str, Any], a: Sequence[float], draw: Callable[[], int] = word) -> tuple[int, int]:
@@ -161,18 +199,22 @@ def answer(d: Mapping[str, Any], a: Sequence[float], draw: Callable[[], int] = w
     g = next(k for k, end in enumerate(t["thresholds"]) if u < end)
     k = math.floor(float(draw()) * sizes[g] / _WORDS)
     j = sum(sizes[:g]) + k
-    low, high = (ends[j] if isinstance(ends, list) else ends for ends in (d["low"], d["high"]))
+    low, high = (_at(ends, j) if isinstance(ends, list) else ends for ends in (d["low"], d["high"]))
     sketch = t["sketch"]
-    v = _KINDS[sketch["kind"]](sketch, a, j, g, k) if all(map(math.isfinite, a)) else math.nan
-    x = (clamp(v, low, high) - low) / (high - low)
-    if "levels" not in t:
+    # from every record, complete or not, and a failure is an answer: no record decides whether there is a report
+    try:
+        x = ratio(_KINDS[sketch["kind"]](sketch, a, j, g, k) - low, high - low)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        x = math.nan
+    # last of all, so that x is in [0, 1] whatever a description says
+    x = clamp(x if all(map(math.isfinite, a)) else math.nan, 0.0, 1.0)
+    if not t.get("levels"):
         return j, int(draw() < t["floor"] + math.floor(x * (_WORDS - 2 * t["floor"])))
     rows, knots = t["levels"]["rows"], t["levels"]["knots"]
-    z = clamp(2.0 * x - 1.0, -1.0, 1.0)
-    n = 0
+    z, n = 2.0 * x - 1.0, 0
     while n < len(knots) - 2 and knots[n + 1] <= z:
         n += 1
-    n += draw() < math.floor(clamp((z - knots[n]) / (knots[n + 1] - knots[n]), 0.0, 1.0) * _WORDS)
+    n += draw() < math.floor(clamp(ratio(z - knots[n], _at(knots, n + 1) - knots[n]), 0.0, 1.0) * _WORDS)
     w, b, end = draw(), 0, rows[n][0]
     while w >= end:
         b += 1

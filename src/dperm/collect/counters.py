@@ -1,0 +1,211 @@
+"""Counters: many in one row, each collector's under its own name. Proof: ``store.proof.md``."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dperm.collect.database import Database, IntArray
+from dperm.collect.schema import Collection
+from dperm.errors import InvalidInput
+from dperm.solvers.local import Counts
+
+__all__ = ["EXPORT_FORMAT", "Counters"]
+
+EXPORT_FORMAT = "dperm counts 1"
+
+_MERGE = (
+    "INSERT INTO dperm_merged (task, collector, time_window, cell, n) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (task, collector, time_window, cell) DO UPDATE SET n = excluded.n WHERE excluded.n > dperm_merged.n"
+)
+
+#: counters in one row: whoever sees which transaction wrote a row learns of a report no more than the row, never its
+#: answer; a row of this size fits into a page of both databases
+_BLOCK = 240
+
+
+class Counters(Database):
+    """The counters of a database."""
+
+    @property
+    def collector(self) -> str:
+        """Random name of this collector; counts that are merged carry it, so that none are added twice."""
+        with self._reading() as connection:
+            return self._name(connection)
+
+    def _name(self, connection: Any) -> str:
+        return str(self._rows(connection, "SELECT value FROM dperm_about WHERE name = 'collector'")[0][0])
+
+    def _count(self, connection: Any, digest: str, window: int, cells: IntArray) -> None:
+        """Add to counters. A row holds many, with all answers to a statistic: see ``store.proof.md``."""
+        number, size = self._numbers[digest], _block_size(self._known[digest])
+        added = np.bincount(cells, minlength=self._known[digest].n_cells)
+        touched = np.unique(cells // size).tolist()
+        marks_of = ", ".join("?" * len(touched))
+        known = dict(
+            self._rows(
+                connection,
+                f"SELECT block, n FROM dperm_counters WHERE task = ? AND time_window = ? AND block IN ({marks_of}) "
+                f"ORDER BY block{self._locking}",
+                (number, window, *touched),
+            )
+        )
+        fresh, changed = [], []
+        for block in touched:
+            more = added[block * size : (block + 1) * size]
+            if block in known:
+                changed.append(((_numbers(known[block]) + more).astype("<i8").tobytes(), number, window, block))
+            else:
+                fresh.append((number, window, block, more.astype("<i8").tobytes()))
+        # a row that another writer has just made is a conflict, never written over
+        if fresh:
+            self._many(
+                connection, "INSERT INTO dperm_counters (task, time_window, block, n) VALUES (?, ?, ?, ?)", fresh
+            )
+        if changed:
+            where = "task = ? AND time_window = ? AND block = ?"
+            self._many(connection, f"UPDATE dperm_counters SET n = ? WHERE {where}", changed)
+
+    def probe(self) -> None:
+        """Find out whether reports could be counted now: write a row of counters, and take it back."""
+
+        def write(connection: Any) -> None:
+            row = (-1, 0, 0, bytes(8))
+            self._rows(connection, "INSERT INTO dperm_counters (task, time_window, block, n) VALUES (?, ?, ?, ?)", row)
+            self._rows(connection, "DELETE FROM dperm_counters WHERE task = -1")
+
+        self._write(write)
+
+    def counts(self, collection: Collection, window: int | None = None) -> Counts:
+        """Return the counts of everything, or of one window, merged ones included."""
+        cells = np.zeros(collection.n_cells, np.int64)
+        for _, at, found in self._counted(collection, window):
+            np.add.at(cells, at, found)
+        task = collection.task
+        answers = cells.reshape(-1, task.n_levels)
+        ones = answers[:, 1] if task.n_levels == 2 else answers[:, 1:]
+        return Counts(task.digest, answers.sum(axis=1), np.ascontiguousarray(ones))
+
+    def windows(self, collection: Collection) -> dict[int, int]:
+        """Return how many reports every window has."""
+        out: dict[int, int] = {}
+        for window, _, found in self._counted(collection, None):
+            out[window] = out.get(window, 0) + int(found.sum())
+        return dict(sorted(out.items()))
+
+    def _counted(self, collection: Collection, window: int | None) -> list[tuple[int, IntArray, IntArray]]:
+        """Return counters, own and merged, as windows with numbers of counters and what they hold."""
+        chosen = "" if window is None else " AND time_window = ?"
+        values = (self._numbers[collection.digest], *(() if window is None else (window,)))
+        with self._reading() as connection:
+            own = self._own(connection, collection, chosen, values)
+            merged = self._rows(
+                connection, f"SELECT time_window, cell, n FROM dperm_merged WHERE task = ?{chosen}", values
+            )
+        if merged:
+            table = np.array(merged, np.int64)
+            own += [
+                (int(at), table[table[:, 0] == at, 1], table[table[:, 0] == at, 2]) for at in np.unique(table[:, 0])
+            ]
+        return own
+
+    def _own(
+        self, connection: Any, collection: Collection, chosen: str, values: Sequence[Any]
+    ) -> list[tuple[int, IntArray, IntArray]]:
+        size, sql = _block_size(collection), f"SELECT time_window, block, n FROM dperm_counters WHERE task = ?{chosen}"
+        out = []
+        for window, block, kept in self._rows(connection, sql, values):
+            found = _numbers(kept)
+            out.append((int(window), block * size + np.arange(len(found)), found))
+        return out
+
+    def _listed(self, connection: Any, collection: Collection) -> list[list[int]]:
+        """Own counters that are not 0: window, number and content of each."""
+        own = self._own(connection, collection, "", (self._numbers[collection.digest],))
+        return [
+            [window, cell, n]
+            for window, at, found in own
+            for cell, n in zip(at.tolist(), found.tolist(), strict=True)
+            if n
+        ]
+
+    def export(self, collection: Collection) -> dict[str, Any]:
+        """Return all counters of a collection as plain data, by the collector that counted them."""
+        number = self._numbers[collection.digest]
+        with self._reading() as connection:
+            collectors = {self._name(connection): self._listed(connection, collection)}
+            merged = self._rows(
+                connection, "SELECT collector, time_window, cell, n FROM dperm_merged WHERE task = ?", (number,)
+            )
+        for name, *row in merged:
+            collectors.setdefault(name, []).append([int(v) for v in row])
+        return {"format": EXPORT_FORMAT, "task": collection.digest, "collectors": collectors}
+
+    def rename(self) -> None:
+        """Count under a new name from now on; what was counted so far stays under the old one.
+
+        For copies: the original goes on counting under its name, so a copy that did the same would have other counts
+        under it, and a merge would take the larger ones for the later ones.
+        """
+
+        def move(connection: Any) -> None:
+            old = self._name(connection)
+            for digest, number in self._numbers.items():
+                rows = [(number, old, *row) for row in self._listed(connection, self._known[digest])]
+                self._many(connection, _MERGE, rows)
+            self._rows(connection, "DELETE FROM dperm_counters")
+            fresh = (secrets.token_hex(8),)
+            self._rows(connection, "UPDATE dperm_about SET value = ? WHERE name = 'collector'", fresh)
+
+        self._write(move)
+
+    def merge(self, exported: Any) -> int:
+        """Take the counts of other collectors; returns how many reports are new.
+
+        Counters only grow, so the larger of two counts of one collector is the later one: merging twice, late or in a
+        circle changes nothing.
+        """
+        collection, rows = self._checked_export(exported)
+        number = self._numbers[collection.digest]
+
+        def take(connection: Any) -> int:
+            total = "SELECT COALESCE(SUM(n), 0) FROM dperm_merged WHERE task = ?"
+            before = self._rows(connection, total, (number,))[0][0]
+            own = self._name(connection)
+            self._many(connection, _MERGE, [(number, *row) for row in rows if row[0] != own])
+            return int(self._rows(connection, total, (number,))[0][0] - before)
+
+        return self._write(take)
+
+    def _checked_export(self, exported: Any) -> tuple[Collection, list[tuple[str, int, int, int]]]:
+        if not isinstance(exported, dict) or exported.get("format") != EXPORT_FORMAT:
+            raise InvalidInput("these are not counts of a version that dperm can read.")
+        digest, collectors = exported.get("task"), exported.get("collectors")
+        collection = self._known.get(digest) if isinstance(digest, str) else None
+        if collection is None:
+            raise InvalidInput(f"these counts belong to a collection that is not registered in {self.shown}.")
+        out: list[tuple[str, int, int, int]] = []
+        if not isinstance(collectors, dict):
+            raise InvalidInput("these counts are damaged.")
+        for name, rows in collectors.items():
+            for row in rows if isinstance(rows, list) else [None]:
+                if not isinstance(row, list) or len(row) != 3 or any(type(v) is not int for v in row):
+                    raise InvalidInput("these counts are damaged.")
+                window, cell, n = row
+                if not (0 <= cell < collection.n_cells and 0 <= n < 1 << 62 and abs(window) < 1 << 62):
+                    raise InvalidInput("these counts are damaged: a number is outside its range.")
+                out.append((name, window, cell, n))
+        return collection, out
+
+
+def _block_size(collection: Collection) -> int:
+    """Counters in one row: whole statistics, each with all its answers."""
+    levels = collection.task.n_levels
+    return _BLOCK // levels * levels
+
+
+def _numbers(kept: bytes) -> IntArray:
+    return np.frombuffer(kept, "<i8").astype(np.int64)

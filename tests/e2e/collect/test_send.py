@@ -1,0 +1,73 @@
+"""``dperm collect send`` to a running collector: one report, the same again, and mistakes that are said."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from dperm.cli.main import cli
+from dperm.collect import Collection
+from dperm.errors import InvalidInput, RunError
+
+KNOWN = ["--value", "seconds=3.5", "--value", "mobile=1"]
+
+
+def _collect(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["collect", *arguments], catch_exceptions=False, standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.output
+
+
+def test_a_report_is_sent_once(
+    start: Callable[..., Any], speed: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    collector = start()
+    url = f"{collector.url}/v1/speed"
+
+    def reported() -> int:
+        with urllib.request.urlopen(f"{url}/counts") as answer:
+            return sum(n for rows in json.load(answer)["collectors"].values() for _, _, n in rows)
+
+    for arguments, sentence in (
+        ([*KNOWN, "--target", "Stayed"], "no class 'Stayed': the classes are left, stayed"),
+        ([*KNOWN], "--target is missing"),
+        (["--value", "seconds=3", "--target", "left"], "--value mobile=... is missing"),
+        (["--value", "second=3", "--target", "left"], "a column of seconds, mobile"),
+        (["--value", "seconds=x", "--value", "mobile=1", "--target", "left"], "must be a number"),
+        ([*KNOWN, "--target", "left", "--hash", "00"], "has changed"),
+        ([*KNOWN, "--target", "left", "--cap", "0.5"], "cap of epsilon 0.5"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            _collect("send", url, *arguments)
+    assert reported() == 0
+    assert not (tmp_path / "dperm-reports.json").exists()
+
+    sent = json.loads(_collect("send", url, *KNOWN, "--target", "stayed", "--json"))
+    assert (sent["task"], reported()) == (speed.digest, 1)
+    unknown = ["--value", "seconds=", "--value", "mobile=", "--target", ""]
+    assert json.loads(_collect("send", url, *unknown, "--json")) == sent  # never drawn again
+    assert reported() == 1
+    assert "sent: statistic" in _collect("send", url, *unknown, "--memo", "other.json")
+    assert reported() == 2
+
+    (tmp_path / "broken.json").write_text("garbage")
+    with pytest.raises(InvalidInput, match=r"broken\.json' is damaged"):
+        _collect("send", url, *KNOWN, "--target", "left", "--memo", "broken.json")
+    assert collector.stop() == 0
+    with pytest.raises(RunError, match="cannot be reached"):
+        _collect("send", url, *KNOWN, "--target", "left")
+
+
+def test_a_port_that_is_taken(start: Callable[..., Any], speed: Collection, tmp_path: Path) -> None:
+    port = str(urlsplit(start().url).port)
+    with pytest.raises(RunError, match=f"cannot listen at 127.0.0.1, port {port}"):
+        _collect("serve", str(tmp_path / "speed.json"), "--port", port, "--database", str(tmp_path / "other.db"))
