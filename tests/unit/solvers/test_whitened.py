@@ -298,13 +298,13 @@ def test_the_result_is_shrunk_by_its_noise():
 def test_kept_counts_only_what_exceeds_the_noise():
     recipe = recipe_for(Logistic())
     parts = np.full(10, 0.1)
-    assert recipe.kept(parts, 1, 0.5) == recipe.least_kept
-    assert recipe.kept(parts, 1, 0.0) == recipe.least_kept
-    assert recipe.kept(0.0 * parts, 1, 0.0) == recipe.least_kept
-    assert recipe.kept(0.0 * parts, 1, 1.0) == 1.0
-    assert recipe.least_kept < recipe.kept(parts, 1, 3.0) < 1.0
-    assert recipe.kept(parts, 3, 5.0) < recipe.kept(parts, 1, 5.0)
-    assert recipe_for(Huber(1.0)).kept(parts, 1, 0.5) == 0.0
+    assert recipe.kept(parts, 0.5) == recipe.least_kept
+    assert recipe.kept(parts, 0.0) == recipe.least_kept
+    assert recipe.kept(0.0 * parts, 0.0) == recipe.least_kept
+    assert recipe.kept(0.0 * parts, 1.0) == 1.0
+    assert recipe.least_kept < recipe.kept(parts, 3.0) < 1.0
+    assert recipe.kept(np.repeat(parts, 3), 5.0) < recipe.kept(parts, 5.0)
+    assert recipe_for(Huber(1.0)).kept(parts, 0.5) == 0.0
 
 
 # --------------------------------------------------------------------------------------------- refusals
