@@ -13,12 +13,13 @@ import struct
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.errors import DpermWarning, InvalidData, InvalidInput, ProtocolError
+from dperm.errors import DpermWarning, InvalidData, InvalidInput, ProtocolError, StateLost
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
@@ -27,7 +28,7 @@ from dperm.vertical.keys import Identity
 from dperm.vertical.spec import Prepared, RunSpec
 from dperm.vertical.wire import digest
 
-__all__ = ["ALIGN", "AlignCoordinator", "AlignDesk", "AlignParty", "clean_identifiers"]
+__all__ = ["ALIGN", "AlignCoordinator", "AlignDesk", "AlignParty", "People", "clean_identifiers"]
 
 ALIGN = "align"
 #: identifiers with fewer possible values than this can be tried one by one
@@ -79,15 +80,25 @@ def _statement(run: str, owner: str, hop: int, points: NDArray[np.uint8]) -> byt
     return b"|".join((b"dperm alignment", run.encode(), owner.encode(), struct.pack("<I", hop), content))
 
 
+@dataclass(frozen=True)
+class People:
+    """A participant's identifiers in one form, and the digest of the column they were read from, row by row."""
+
+    identifiers: Sequence[bytes]
+    table: str
+
+
 class AlignParty:
     """One participant's side: blind once, multiply every other list once, learn the places."""
 
     calibrated: Any = None
 
-    def __init__(self, run: str, members: Sequence[str], identity: Identity, identifiers: Sequence[bytes]) -> None:
+    def __init__(self, run: str, members: Sequence[str], identity: Identity, people: People) -> None:
         self._run, self._members, self._identity = run, tuple(members), identity
         self.n_rounds = len(self._members) + 1
-        self._identifiers = list(identifiers)
+        self._identifiers = list(people.identifiers)
+        #: the table whose rows the places are; the order is written down for this table and no other
+        self.table = people.table
         self._blinding = Blinding()
         # a secret order: places in the list say nothing about places in the table
         self._shuffled = np.argsort(RandomSource().words(len(self._identifiers)), kind="stable")
@@ -140,23 +151,28 @@ class AlignParty:
         return Message("learnt")
 
     def state(self) -> Message:
+        table = np.frombuffer(self.table.encode(), np.uint8)
         if self.order is not None:  # the secret has done its work, and is not kept
-            return Message("state", {"order": self.order}, {"round": self._round})
+            return Message("state", {"order": self.order, "table": table}, {"round": self._round})
         arrays: dict[str, NDArray[Any]] = {
+            "table": table,
             "secret": np.frombuffer(self._blinding.secret, np.uint8),
             "shuffled": self._shuffled.astype(np.int64),
         }
         return Message("state", arrays, {"round": self._round})
 
     def restore(self, state: Message) -> None:
+        if state.arrays["table"].tobytes().decode() != self.table:
+            raise StateLost(
+                f"the identifier column changed since alignment {self._run!r} began: restore the table, or start "
+                "another alignment; nothing was answered."
+            )
         self.order = state.arrays.get("order")
         self._round = int(state.facts["round"] or 0)
         if self.order is not None:
             return
         self._blinding = Blinding(state.arrays["secret"].tobytes())
         self._shuffled = state.arrays["shuffled"].copy()
-        if len(self._shuffled) != len(self._identifiers):
-            raise InvalidData("the table changed since the alignment began: restore it, or start another alignment.")
 
 
 class AlignCoordinator:
@@ -169,7 +185,7 @@ class AlignCoordinator:
         self._members = (*parties, local_name) if local is not None else self._parties
         if len(self._members) < 2:
             raise InvalidInput("alignment needs at least two participants with identifiers.")
-        self._local, self._local_name = local, local_name
+        self.local, self._local_name = local, local_name
         self.n_rounds = len(self._members) + 1
         self.round = 0
         #: by owner: its list as it is now, and the signature of whoever multiplied it last
@@ -202,8 +218,8 @@ class AlignCoordinator:
 
     def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
         answers = dict(replies)
-        if self._local is not None:
-            answers[self._local_name] = self._local.answer(self._request(self._local_name))
+        if self.local is not None:
+            answers[self._local_name] = self.local.answer(self._request(self._local_name))
         if self.round < len(self._members):
             fresh = {}
             for member, answer in answers.items():
@@ -219,8 +235,8 @@ class AlignCoordinator:
     def state(self) -> Message:
         lists = {} if self.round >= self.n_rounds else self._lists
         arrays = {f"{owner} {what}": array for owner, parts in lists.items() for what, array in parts.items()}
-        if self._local is not None:
-            arrays |= {f" {name}": array for name, array in self._local.state().arrays.items()}
+        if self.local is not None:
+            arrays |= {f" {name}": array for name, array in self.local.state().arrays.items()}
         return Message("state", arrays, {"round": self.round, "common": self.n_common})
 
     def restore(self, state: Message) -> None:
@@ -230,13 +246,13 @@ class AlignCoordinator:
             owner, _, what = name.rpartition(" ")
             if owner:
                 self._lists.setdefault(owner, {})[what] = array
-        if self._local is not None:
+        if self.local is not None:
             mine = {name[1:]: array for name, array in state.arrays.items() if name.startswith(" ")}
-            self._local.restore(Message("state", mine, {"round": self.round}))
+            self.local.restore(Message("state", mine, {"round": self.round}))
 
     def result(self) -> NDArray[np.int64] | None:
         """Return the label holder's own order, if it takes part."""
-        return None if self._local is None else self._local.order
+        return None if self.local is None else self.local.order
 
 
 class AlignDesk:
@@ -246,10 +262,10 @@ class AlignDesk:
     ----------
     identity : Identity
         Who signs the lists.
-    identifiers : sequence of bytes, optional
+    people : People, optional
         The participant's own; a coordinator without any only carries.
     keep : callable
-        Takes the order: rows of the participant's own table, in the common order.
+        Takes the order, rows of the participant's own table in the common order, and the digest of that table.
     party : bool
         Whether this is a party rather than the coordinator.
     """
@@ -257,16 +273,16 @@ class AlignDesk:
     def __init__(
         self,
         identity: Identity,
-        identifiers: Sequence[bytes] | None,
-        keep: Callable[[NDArray[np.int64]], Any],
+        people: People | None,
+        keep: Callable[[NDArray[np.int64], str], Any],
         party: bool,
     ) -> None:
-        self._identity, self._identifiers, self._keep, self._party = identity, identifiers, keep, party
+        self._identity, self._people, self._keep, self._party = identity, people, keep, party
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
-        if self._identifiers is None:
+        if self._people is None:
             raise InvalidInput("this party's configuration names no identifier column: add `id` under [data].")
-        return {"n": len(self._identifiers)}
+        return {"n": len(self._people.identifiers)}
 
     def check(self, spec: RunSpec) -> None:
         """Any numbers of rows fit together."""
@@ -275,11 +291,11 @@ class AlignDesk:
         return Prepared()
 
     def _own(self, spec: RunSpec) -> AlignParty | None:
-        if self._identifiers is None:
+        if self._people is None:
             return None
         label_holder = spec.options.get("label_holder")
         members = (*spec.parties, str(label_holder)) if label_holder else spec.parties
-        return AlignParty(spec.run, members, self._identity, self._identifiers)
+        return AlignParty(spec.run, members, self._identity, self._people)
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> Any:
         if self._party:
@@ -290,7 +306,7 @@ class AlignDesk:
         return dict.fromkeys(spec.parties, Message("finish"))
 
     def finish(self, spec: RunSpec, program: PartyProgram | CoordinatorProgram, said: Message | None = None) -> Any:
-        order = program.order if isinstance(program, AlignParty) else program.result()  # type: ignore[union-attr]
-        if order is not None:
-            self._keep(order)
+        own = program if isinstance(program, AlignParty) else cast(AlignCoordinator, program).local
+        if own is not None and own.order is not None:
+            self._keep(own.order, own.table)
         return {"common": program.n_common} if isinstance(program, AlignCoordinator) else None

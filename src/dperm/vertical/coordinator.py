@@ -27,8 +27,9 @@ from dperm.vertical.envelope import (
     next_digest,
 )
 from dperm.vertical.party import CHECK, JOIN, START
+from dperm.vertical.rows import refuse_changed_rows
 from dperm.vertical.secure_sum import total
-from dperm.vertical.spec import CoordinatorDesk, RunSpec
+from dperm.vertical.spec import CoordinatorDesk, Prepared, RunSpec
 from dperm.vertical.store import Record, RunFolder
 from dperm.vertical.transport import Arrived, Connected, Lost, Transport
 from dperm.vertical.wire import DEFAULT_LIMIT, checksum, decode, encode
@@ -113,6 +114,7 @@ class CoordinatorSession:
         self._keys: dict[str, np.ndarray] = {}
         self._program: CoordinatorProgram | None = None
         self._scope: InnerScope | None = None
+        self._rows: str | None = None
         self._finished = False
 
     # ------------------------------------------------------------------------------------------ the run
@@ -230,8 +232,9 @@ class CoordinatorSession:
         facts: dict[str, Mapping[str, Fact]] = {party: replies[party].facts for party in self._spec.parties}
         spec = self._spec.with_facts(facts)
         self._desk.check(spec)
-        budget.check(self._desk.prepare(spec))
-        self._spec = spec
+        prepared = self._desk.prepare(spec)
+        budget.check(prepared)
+        self._spec, self._rows = spec, prepared.rows
         if spec.secure_sum:
             self._keys = {
                 f"{party} {what}": replies[party].arrays[what]
@@ -239,9 +242,15 @@ class CoordinatorSession:
                 for what in ("mask key", "signature", "certificate")
             }
 
+    def _prepared(self) -> Prepared:
+        """Return what the run costs, if the label holder's table is still the one it agreed with."""
+        prepared = self._desk.prepare(self._spec)
+        refuse_changed_rows(self._spec.run, self._rows, prepared.rows)
+        return prepared
+
     def _begin(self, record: Record | None = None) -> None:
         """Reserve, or find the reservation of a run that is resumed, and open the program."""
-        prepared = self._desk.prepare(self._spec)
+        prepared = self._prepared()
         if prepared.calibrated is not None:
             self.status.epsilon = prepared.calibrated.budget.epsilon
             self.status.delta = prepared.calibrated.budget.delta
@@ -353,8 +362,11 @@ class CoordinatorSession:
         keys = decode(record.blobs["keys"])
         self._keys = dict(keys.arrays)
         self._nonces = {party: record.blobs[f"nonce of {party}"] for party in self._spec.parties}
+        self._rows = record.blobs["rows"].decode() or None
         if self._step > START:
             self._begin(record)
+        elif self._step > JOIN:
+            self._prepared()  # before a party is asked to start, and is charged
         if not self._finished:
             # replies to questions that were asked before the restart are of an older attempt and are dropped
             self._attempt += 1
@@ -371,6 +383,8 @@ class CoordinatorSession:
                     "keys": encode(Message("keys", self._keys)),
                     "program": encode(state),
                     "used": json.dumps(self._used).encode(),
+                    # a finished run tells its result whatever became of the table
+                    "rows": b"" if self._finished else (self._rows or "").encode(),
                     **{f"state of {party}": state for party, state in self._states.items()},
                     **{f"nonce of {party}": nonce for party, nonce in self._nonces.items()},
                 },

@@ -19,7 +19,7 @@ from dperm.privacy.report import write_whole
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Fact, Message, PartyProgram
-from dperm.vertical.alignment import ALIGN, AlignDesk, clean_identifiers
+from dperm.vertical.alignment import ALIGN, AlignDesk, People, clean_identifiers
 from dperm.vertical.config import Books, Config, Run, Source
 from dperm.vertical.keys import Identity
 from dperm.vertical.precheck import refuse_wrong_options
@@ -34,6 +34,7 @@ from dperm.vertical.tables import (
     order_path,
     own_rows,
     read_identifiers,
+    table_digest,
     write_order,
 )
 from dperm.vertical.training import MODEL_FORMAT, LabelDesk, TrainingDesk
@@ -65,14 +66,13 @@ def _table(config: Config, spec: RunSpec) -> Source:
 def _align_desk(config: Config, identity: Identity, spec: RunSpec, party: bool) -> AlignDesk:
     source = _table(config, spec) if party or config.data is not None else None
     raw = None if source is None else read_identifiers(source)
-    identifiers = None if raw is None else clean_identifiers(raw)
+    people = None if raw is None else People(clean_identifiers(raw), table_digest(raw))
 
-    def keep(order: Any) -> None:
+    def keep(order: Any, table: str) -> None:
         assert source is not None
-        assert raw is not None
-        write_order(order_path(config, source), order, spec.run, raw)
+        write_order(order_path(config, source), order, spec.run, table)
 
-    return AlignDesk(identity, identifiers, keep, party)
+    return AlignDesk(identity, people, keep, party)
 
 
 class PartyOffice:
@@ -126,7 +126,7 @@ class PartyOffice:
             return _align_desk(config, self._identity, spec, party=True)
         if spec.method == PREDICT:
             source = _table(config, replace(spec, options={**spec.options, "table": "predict"}))
-            return PredictDesk(lambda: PartyTable.read(config, source), models)
+            return PredictDesk(config.name, lambda: PartyTable.read(config, source), models)
         if self.ledger is None:
             open_books(None, config.path.name)
         assert self.ledger is not None

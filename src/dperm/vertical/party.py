@@ -26,8 +26,9 @@ from dperm.solvers.vertical.programs import Message, PartyProgram
 from dperm.vertical import budget
 from dperm.vertical.envelope import FIRST, NONCE_BYTES, RENEWAL, REPLY, REQUEST, Envelope, next_digest, refusal
 from dperm.vertical.keys import Identity
+from dperm.vertical.rows import refuse_changed_rows
 from dperm.vertical.secure_sum import Masker, MaskKey, SignedMaskKey
-from dperm.vertical.spec import PartyDesk, RunSpec
+from dperm.vertical.spec import PartyDesk, Prepared, RunSpec
 from dperm.vertical.store import Record, RunFolder
 from dperm.vertical.wire import DEFAULT_LIMIT, checksum, decode, encode
 
@@ -127,6 +128,7 @@ class _Run:
         self._reply = Message("nothing")
         self._encoded = encode(self._reply)
         self._spec: RunSpec | None = None
+        self._rows: str | None = None
         self._program: PartyProgram | None = None
         self._scope: InnerScope | None = None
         self._key: MaskKey | None = None
@@ -241,15 +243,22 @@ class _Run:
         for key in keys:
             key.check(spec.run, self._identity.trust)
         self._peers = {key.party: key.public for key in keys}
-        budget.check(self._desk.prepare(spec))
-        self._spec = spec
+        prepared = self._desk.prepare(spec)
+        budget.check(prepared)
+        self._spec, self._rows = spec, prepared.rows
         return Message("checked")
 
     def _start(self) -> Message:
         assert self._spec is not None
-        self._scope = budget.reserve(self._desk.prepare(self._spec), self._name)
+        self._scope = budget.reserve(self._prepared(self._spec), self._name)
         self._open_program(None)
         return Message("started")
+
+    def _prepared(self, spec: RunSpec) -> Prepared:
+        """Return what the run costs, if this party's table is still the one it agreed with."""
+        prepared = self._desk.prepare(spec)
+        refuse_changed_rows(self._name, self._rows, prepared.rows)
+        return prepared
 
     def _finish(self, message: Message) -> Message:
         assert self._spec is not None
@@ -291,10 +300,11 @@ class _Run:
             return
         self._key = MaskKey(blobs["mask key"])
         self._peers = {name: bytes.fromhex(key) for name, key in json.loads(blobs["peers"]).items()}
+        self._rows = blobs["rows"].decode() or None
         if self._step < START:
             self._mask()
             return
-        self._scope = budget.resume(self._desk.prepare(self._spec), self._name, json.loads(blobs["used"]))
+        self._scope = budget.resume(self._prepared(self._spec), self._name, json.loads(blobs["used"]))
         self._open_program(decode(blobs["state"], 1 << 33))
 
     def _open_program(self, state: Message | None) -> None:
@@ -325,6 +335,7 @@ class _Run:
                 "mask key": self._key.private,
                 "peers": json.dumps({name: key.hex() for name, key in self._peers.items()}).encode(),
                 "used": json.dumps({} if self._scope is None else self._scope.used).encode(),
+                "rows": (self._rows or "").encode(),
             }
         facts = {"step": self._step, "attempt": self._attempt, "finished": self.finished}
         self.folder.save(Record(facts, kept), last=self.finished)

@@ -20,7 +20,7 @@ from dperm.errors import InvalidInput
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.vertical.envelope import checked_name
-from dperm.vertical.rehearsal import ALIGNMENT, refuse_different_rows
+from dperm.vertical.rows import ALIGNMENT, refuse_different_rows, refuse_undeclared_rows
 from dperm.vertical.spec import Prepared, RunSpec
 from dperm.vertical.tables import PartyTable
 from dperm.vertical.training import MODEL_FORMAT
@@ -78,8 +78,8 @@ class _PredictCoordinator:
 class PredictDesk:
     """A party's side: new people's columns and the party's own part of a model."""
 
-    def __init__(self, table: Callable[[], PartyTable], models: Path) -> None:
-        self._table, self._models = table, models
+    def __init__(self, name: str, table: Callable[[], PartyTable], models: Path) -> None:
+        self._name, self._table, self._models = name, table, models
 
     def _model(self, spec: RunSpec) -> Mapping[str, Any]:
         run = checked_name(str(spec.options.get("model", "")), "`model` of a prediction")
@@ -101,6 +101,7 @@ class PredictDesk:
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         model, table = self._model(spec), self._table()
+        refuse_undeclared_rows(spec, self._name, len(table.X), table.alignment)
         if list(table.names) != model["columns"]:
             raise InvalidInput("the new people's table has other columns than the model: declare the same ones.")
         weights = np.array(model["weights"])

@@ -17,21 +17,18 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidInput
 from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.vertical.rows import refuse_different_rows
 from dperm.vertical.spec import Prepared, RunSpec
 
 __all__ = [
-    "ALIGNMENT",
     "REHEARSAL",
     "RehearsalCoordinator",
     "RehearsalDesk",
     "RehearsalParty",
-    "refuse_different_rows",
     "rehearsal_options",
 ]
 
 REHEARSAL = "rehearsal"
-#: the fact by which a party says which alignment ordered its rows; empty where none did
-ALIGNMENT = "alignment"
 _GRID = 2.0**20
 _COLUMNS = 4
 
@@ -142,22 +139,3 @@ def rehearsal_options(spec: RunSpec) -> dict[str, int]:
         if not isinstance(options[name], int) or not least <= options[name] <= most:
             raise InvalidInput(f"{name} of a rehearsal must be a whole number from {least} to {most}.")
     return options
-
-
-def refuse_different_rows(spec: RunSpec, own: str | None = None) -> None:
-    """Refuse parties whose rows are not those of the same people, as far as they declared, before anything is charged.
-
-    ``own`` is the alignment of the coordinator's own table, if it has one: "" where its rows were never aligned.
-    """
-    counts = {name: facts.get("n") for name, facts in spec.facts.items()}
-    if len(set(counts.values())) > 1:
-        said = ", ".join(f"{name} has {count}" for name, count in counts.items())
-        raise InvalidInput(f"the parties do not have the same rows ({said}): align them with `dperm vertical align`.")
-    orders = {name: facts.get(ALIGNMENT, "") for name, facts in spec.facts.items()}
-    if own is not None:
-        orders["the label holder"] = own
-    if len(set(orders.values())) > 1:
-        said = ", ".join(f"{name} has {order or 'none'}" for name, order in orders.items())
-        raise InvalidInput(
-            f"the rows are not in the order of one alignment ({said}): align all again with `dperm vertical align`."
-        )

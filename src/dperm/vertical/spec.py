@@ -103,13 +103,17 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run will cost a participant; ``ledger`` and ``calibrated`` are None where nothing is released."""
+    """What a run will cost a participant; ``ledger`` and ``calibrated`` are None where nothing is released.
+
+    ``rows`` tells the table as it is read, in its order and units, from any other; it is kept with the run.
+    """
 
     calibrated: CalibratedPlan | None = None
     ledger: Ledger | None = None
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     fingerprint: str | None = None
     unbounded: str | None = None
+    rows: str | None = None
 
 
 class PartyDesk(Protocol):

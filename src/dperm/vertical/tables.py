@@ -31,6 +31,7 @@ __all__ = [
     "own_rows",
     "read_identifiers",
     "read_order",
+    "table_digest",
     "write_order",
 ]
 
@@ -75,7 +76,7 @@ def order_path(config: Config, source: Source) -> Path:
     return source.order or config.state / f"order-{'predict' if source is config.predict else 'data'}.json"
 
 
-def _digest(identifiers: Sequence[Any]) -> str:
+def table_digest(identifiers: Sequence[Any]) -> str:
     """Digest of an identifier column in the order of its table; the file that holds it stays with its owner."""
     made = hashlib.sha256()
     for one in identifiers:
@@ -84,9 +85,9 @@ def _digest(identifiers: Sequence[Any]) -> str:
     return made.hexdigest()
 
 
-def write_order(path: Path, order: NDArray[np.int64], run: str, identifiers: Sequence[Any]) -> Path:
-    """Write the rows of a table in the common order, with what tells this table from others."""
-    data = {"format": _ORDER, "run": run, "table": _digest(identifiers), "rows": order.tolist()}
+def write_order(path: Path, order: NDArray[np.int64], run: str, table: str) -> Path:
+    """Write the rows of a table in the common order, with the digest that tells this table from others."""
+    data = {"format": _ORDER, "run": run, "table": table, "rows": order.tolist()}
     return write_whole(path, json.dumps(data) + "\n", private=True)
 
 
@@ -102,7 +103,7 @@ def read_order(path: Path, identifiers: Sequence[Any]) -> Order:
         raise OrderUnusable(f"there is no order file {path}: run `dperm vertical align` first.") from None
     except (ValueError, KeyError, TypeError, OverflowError):
         raise OrderUnusable(f"{path} is not an order file of `dperm vertical align`: align again.") from None
-    if table != _digest(identifiers) or rows.min() < 0 or rows.max() >= len(identifiers):
+    if table != table_digest(identifiers) or rows.min() < 0 or rows.max() >= len(identifiers):
         raise OrderUnusable(f"{path} was made for another table than the one that is read: align again.")
     return Order(rows, run)
 

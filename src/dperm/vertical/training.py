@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +22,9 @@ from dperm.privacy.scope import InnerScope
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram, TrainedParty
 from dperm.solvers.vertical.task import VerticalTask
-from dperm.vertical.rehearsal import ALIGNMENT, refuse_different_rows
+from dperm.vertical.rows import ALIGNMENT, refuse_different_rows, refuse_undeclared_rows
 from dperm.vertical.spec import Prepared, RunSpec
-from dperm.vertical.tables import LabelTable, PartyTable
+from dperm.vertical.tables import FloatArray, LabelTable, PartyTable
 
 __all__ = ["MODEL_FORMAT", "LabelDesk", "TrainingDesk", "task_of"]
 
@@ -109,28 +109,36 @@ def _unbounded(spec: RunSpec, task: VerticalTask) -> str | None:
 class _Charged:
     """What both desks do with the task and the ledger."""
 
-    def __init__(self, ledger: Ledger, fingerprint: Callable[[], str | None]) -> None:
+    def __init__(self, ledger: Ledger, values: FloatArray, alignment: str, *units: FloatArray) -> None:
         self.ledger = ledger
-        self._fingerprint = fingerprint
+        self._values, self._alignment, self._units = values, alignment, units
 
     def prepare(self, spec: RunSpec) -> Prepared:
         task = task_of(spec)
-        return Prepared(task.calibrated, self.ledger, task.neighbours, self._fingerprint(), _unbounded(spec, task))
+        fingerprint = self.ledger.fingerprint([self._values])
+        rows = self.ledger.fingerprint([[fingerprint, self._alignment], *self._units])
+        return Prepared(task.calibrated, self.ledger, task.neighbours, fingerprint, _unbounded(spec, task), rows)
 
 
 class TrainingDesk(_Charged):
     """A party's side: its columns, its ledger, and the weights of its columns afterwards."""
 
     def __init__(self, name: str, table: PartyTable, ledger: Ledger, models: Path) -> None:
-        super().__init__(ledger, lambda: ledger.fingerprint([table.X]))
+        super().__init__(ledger, table.X, table.alignment, table.scaling.centre, table.scaling.scale)
         self._name, self._table, self._models = name, table, models
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
         facts = asdict(Facts.of_design(self._table.design(holds_intercept(spec, self._name)).shape))
         return facts | {ALIGNMENT: self._table.alignment}
 
+    def prepare(self, spec: RunSpec) -> Prepared:
+        refuse_undeclared_rows(spec, self._name, len(self._table.X), self._table.alignment)
+        return super().prepare(spec)
+
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         assert scope is not None
+        # again: an alignment that ended since may have put another table in this place
+        refuse_undeclared_rows(spec, self._name, len(self._table.X), self._table.alignment)
         design = self._table.design(holds_intercept(spec, self._name))
         task = task_of(spec)
         return task.party(self._name, design, scope, task.source(self._name, spec.options.get("insecure_seed")))
@@ -165,7 +173,7 @@ class LabelDesk(_Charged):
     """The coordinator's side: the label holder's target and ledger, and the model."""
 
     def __init__(self, name: str, table: LabelTable, ledger: Ledger, out: Path | None) -> None:
-        super().__init__(ledger, lambda: ledger.fingerprint([table.target]))
+        super().__init__(ledger, table.target, table.alignment)
         self._name, self._table, self._out = name, table, out
 
     def check(self, spec: RunSpec) -> None:

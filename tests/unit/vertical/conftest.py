@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dperm.vertical.party import PartySession
 from dperm.vertical.rehearsal import RehearsalDesk
 from dperm.vertical.simulate import passing_identities
 from dperm.vertical.spec import RunSpec
+from dperm.vertical.tables import LabelTable, PartyTable
 from dperm.vertical.transport import InProcess
 from dperm.vertical.wire import encode
 
@@ -234,3 +236,129 @@ def organisations(tmp_path: Path) -> Any:
     yield make
     for one in made:
         one.stop()
+
+
+_WITH_IDS = """
+name = "{name}"
+{address}
+[data]
+file = "table.csv"
+id = "person"
+[ledger]
+file = "ledger.db"
+dataset = "people"
+epsilon = 5.0
+"""
+_OF_PARTY = """
+[allow]
+methods = ["align", "admm-sharing"]
+epsilon = 1.0
+[columns.x]
+kind = "number"
+low = 0
+high = 100
+"""
+_OF_LAB = """
+[target]
+column = "y"
+kind = "classes"
+classes = ["no", "yes"]
+[run]
+name = "fit-1"
+method = "admm-sharing"
+parties = ["org-a", "org-b"]
+[run.options]
+epsilon = 0.5
+delta = 1e-6
+n_rounds = 2
+"""
+
+
+class Crash(BaseException):
+    """Stands for a process that dies."""
+
+
+class _Dying(InProcess):
+    """Dies before the requests of a step leave."""
+
+    before: int | None = None
+
+    def send(self, party: str, envelope: Envelope) -> bool:
+        if envelope.step == self.before:
+            raise Crash
+        return super().send(party, envelope)
+
+
+class People:
+    """Tables with identifiers: each has other people too, in an order of its own; x and y tell who somebody is."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.sessions = root, {}
+        self.identities = passing_identities([*PAIR, "lab"])
+        for name, low, high in (("org-a", 1, 60), ("org-b", 11, 70), ("lab", 6, 65)):
+            (root / name).mkdir()
+            address = 'listen = "localhost:0"' if name == "lab" else 'coordinator = "localhost:1"'
+            text = _WITH_IDS.format(name=name, address=address) + (_OF_LAB if name == "lab" else _OF_PARTY)
+            (root / name / "config.toml").write_text(text)
+            numbers = list(range(low, high))
+            random.Random(name).shuffle(numbers)
+            self.write(name, numbers)
+
+    def write(self, name: str, numbers: Iterable[int], value: Callable[[int], Any] | None = None) -> None:
+        value = value or ((lambda n: ["no", "yes"][n % 2]) if name == "lab" else int)
+        rows = [f"{n * 0x9E3779B97F4A7C15 % 2**64:016x},{value(n)}\n" for n in numbers]
+        (self.root / name / "table.csv").write_text(f"person,{'y' if name == 'lab' else 'x'}\n" + "".join(rows))
+
+    def config(self, name: str) -> Any:
+        return read_config(self.root / name / "config.toml")
+
+    def office(self, name: str) -> PartyOffice:
+        return PartyOffice(self.config(name), self.identities[name])
+
+    def tables(self) -> Any:
+        parties = [PartyTable.read(self.config(name), self.config(name).data) for name in PAIR]
+        return parties, LabelTable.read(self.config("lab"), self.config("lab").data)
+
+    def order(self, name: str) -> Path:
+        return self.root / name / "state" / "order-data.json"
+
+    def start(self, *names: str) -> None:
+        for name in names or PAIR:
+            if name in self.sessions:
+                self.sessions[name].close()
+            runs = self.root / name / "state" / "runs"
+            self.sessions[name] = PartySession(self.identities[name], runs, self.office(name))
+
+    def stop(self) -> None:
+        for session in self.sessions.values():
+            session.close()
+
+    def run(self, before: int | None = None, restart: bool = True, **changes: Any) -> Any:
+        """Carry out a run, or as much of it as comes before a step; everybody is started anew unless told otherwise."""
+        if restart:
+            self.start()
+        config = self.config("lab")
+        config = replace(config, run=replace(config.run, **changes))
+        transport = _Dying({name: lambda data, name=name: self.sessions[name].handle(data) for name in PAIR})
+        transport.before = before
+        desk = coordinator_desk(config, self.identities["lab"])
+        return CoordinatorSession(spec_of(config), config.state / "runs", desk).run(transport)
+
+    def align(self, name: str = "al-1", **how: Any) -> Any:
+        return self.run(name=name, method="align", options={}, **how)
+
+    def reserved(self, name: str) -> int:
+        entries = Ledger(self.root / name / "ledger.db", dataset="people").entries()
+        return [entry["kind"] for entry in entries].count("reserve")
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Any:
+    made = People(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def crash() -> type[BaseException]:
+    return Crash

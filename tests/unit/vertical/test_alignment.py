@@ -7,16 +7,20 @@ import pytest
 
 from dperm.errors import DpermWarning, InvalidData, InvalidInput, PeerRefused, ProtocolError
 from dperm.solvers.vertical.programs import Message
-from dperm.vertical.alignment import AlignCoordinator, AlignDesk, AlignParty, clean_identifiers
+from dperm.vertical.alignment import AlignCoordinator, AlignDesk, AlignParty, People, clean_identifiers
 from dperm.vertical.config import Source
 from dperm.vertical.group import Blinding
 from dperm.vertical.simulate import passing_identities, simulate_with
 from dperm.vertical.spec import RunSpec
-from dperm.vertical.tables import read_identifiers, read_order, write_order
+from dperm.vertical.tables import read_identifiers, read_order, table_digest, write_order
 
 
 def _people(numbers):
     return [f"{n * 7919:024d}".encode() for n in numbers]
+
+
+def _table(people):
+    return People(people, table_digest(people))
 
 
 def _align(tables, tmp_path, label_holder=None):
@@ -24,7 +28,8 @@ def _align(tables, tmp_path, label_holder=None):
     ids, orders = passing_identities([*tables, "carrier"]), {}
 
     def desk(name):
-        return AlignDesk(ids[name], tables[name], lambda order: orders.__setitem__(name, order), name in parties)
+        people = None if tables[name] is None else _table(tables[name])
+        return AlignDesk(ids[name], people, lambda order, table: orders.__setitem__(name, order), name in parties)
 
     options = {} if label_holder is None else {"label_holder": label_holder}
     lab = desk(label_holder) if label_holder else AlignDesk(ids["carrier"], None, orders.__setitem__, False)
@@ -58,23 +63,23 @@ def test_no_identifier_and_no_order_of_a_table_travels():
     """Lists at every stage are new points in an order of their own."""
     ids = passing_identities(["a", "b"])
     people = _people(range(8))
-    party = AlignParty("r", ("a", "b"), ids["a"], people)
+    party = AlignParty("r", ("a", "b"), ids["a"], _table(people))
     points = party.answer(Message("multiply", {}, {"owner": "a"})).arrays["points"]
     again = Blinding(party.state().arrays["secret"].tobytes())
     assert {row.tobytes() for row in points} == {row.tobytes() for row in again.first(people)}
     assert points.tobytes() != again.first(people).tobytes()
-    other = AlignParty("r", ("a", "b"), ids["a"], people).answer(Message("multiply", {}, {"owner": "a"}))
+    other = AlignParty("r", ("a", "b"), ids["a"], _table(people)).answer(Message("multiply", {}, {"owner": "a"}))
     assert not {row.tobytes() for row in points} & {row.tobytes() for row in other.arrays["points"]}
 
 
 def test_the_carrier_cannot_have_guesses_multiplied():
     ids = passing_identities(["a", "b"])
-    b = AlignParty("r", ("a", "b"), ids["b"], _people([1]))
+    b = AlignParty("r", ("a", "b"), ids["b"], _table(_people([1])))
     b.answer(Message("multiply", {}, {"owner": "b"}))
     guesses = Blinding().first(_people([5]))
     with pytest.raises(ProtocolError, match="without its signature"):
         b.answer(Message("multiply", {"points": guesses}, {"owner": "a"}))
-    a = AlignParty("r", ("a", "b"), ids["a"], _people([1]))
+    a = AlignParty("r", ("a", "b"), ids["a"], _table(_people([1])))
     genuine = dict(a.answer(Message("multiply", {}, {"owner": "a"})).arrays)
     with pytest.raises(ProtocolError, match="certified key"):
         b.answer(Message("multiply", {**genuine, "points": guesses}, {"owner": "a"}))
@@ -99,7 +104,7 @@ def _on_curve(x):
 
 def test_places_that_are_not_places_are_refused():
     ids = passing_identities(["a", "b"])
-    party = AlignParty("r", ("a", "b"), ids["a"], _people([1, 2]))
+    party = AlignParty("r", ("a", "b"), ids["a"], _table(_people([1, 2])))
     party._round = 2
     for places in ([0, 0], [2], [-1]):
         with pytest.raises(ProtocolError, match="places"):
@@ -151,7 +156,7 @@ def test_alignment_needs_two():
 
 def test_order_files(tmp_path):
     people = ["p7", "p3", "p5"]
-    path = write_order(tmp_path / "order.json", np.array([2, 0]), "al", people)
+    path = write_order(tmp_path / "order.json", np.array([2, 0]), "al", table_digest(people))
     order = read_order(path, people)
     assert order.rows.tolist() == [2, 0]
     assert order.run == "al"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dperm.cli.vertical_keys import keys
 from dperm.errors import InvalidInput, ProtocolError
 from dperm.solvers.vertical.programs import Message
-from dperm.vertical.alignment import AlignParty
+from dperm.vertical.alignment import AlignParty, People
 from dperm.vertical.keys import (
     Identity,
     create_authority,
@@ -109,9 +109,11 @@ def test_signatures_by_a_revoked_key_are_refused_where_there_is_a_list(authority
     revoke(authority, signer.certificate)
     with pytest.raises(ProtocolError, match="org-b was revoked"):
         key.check("run", knows.trust)
-    party, people = AlignParty("r", ("org-b", "org-a"), knows, [b"one"]), [b"one", b"two"]
+    party, people = AlignParty("r", ("org-b", "org-a"), knows, People([b"one"], "")), [b"one", b"two"]
     party.answer(Message("multiply", {}, {"owner": "org-a"}))
-    first = AlignParty("r", ("org-b", "org-a"), signer, people).answer(Message("multiply", {}, {"owner": "org-b"}))
+    first = AlignParty("r", ("org-b", "org-a"), signer, People(people, "")).answer(
+        Message("multiply", {}, {"owner": "org-b"})
+    )
     with pytest.raises(ProtocolError, match="org-b was revoked"):
         party.answer(Message("multiply", first.arrays, {"owner": "org-b"}))
     with pytest.raises(ProtocolError, match="was revoked"):

@@ -12,7 +12,7 @@ import pytest
 from dperm.cli.main import main
 from dperm.vertical.config import read_config
 from dperm.vertical.office import _write_predictions
-from dperm.vertical.tables import own_rows, write_order
+from dperm.vertical.tables import own_rows, table_digest, write_order
 
 
 def _config(folder, text):
@@ -23,7 +23,7 @@ def _config(folder, text):
 @pytest.fixture
 def aligned(tmp_path):
     (tmp_path / "table.csv").write_text("patient,y\np0,1\np1,0\np2,1\np3,0\n")
-    write_order(tmp_path / "order.json", np.array([2, 0, 3]), "align-1", ["p0", "p1", "p2", "p3"])
+    write_order(tmp_path / "order.json", np.array([2, 0, 3]), "align-1", table_digest(["p0", "p1", "p2", "p3"]))
     return tmp_path
 
 

@@ -14,6 +14,7 @@ from dperm.objective import Logistic, Objective
 from dperm.privacy import Budget, Ledger, Neighbours, RandomSource, Scope, calibrate
 from dperm.solvers.central.frank_wolfe import FrankWolfe
 from dperm.testing.data import Layout
+from dperm.testing.vertical import VERTICAL_EXAMPLES, facts_of, run_vertical, vertical_problem
 from dperm.vertical.simulate import simulate
 from dperm.vertical.spec import RunSpec
 from dperm.vertical.tables import LabelTable, PartyTable
@@ -61,3 +62,44 @@ def test_two_parties_with_equal_columns_add_different_noise(tmp_path):
     again = _run((X, X), y, tmp_path / "again", "admm-sharing", **options)
     assert np.array_equal(one, again[0])
     assert np.array_equal(other, again[1])
+
+
+def _tasks_with_gaussian_noise():
+    designs, _ = vertical_problem()
+    made = {name: make(facts_of(designs), Budget(1.0, 1e-6)) for name, make in VERTICAL_EXAMPLES.items()}
+    return [
+        name
+        for name, task in made.items()  # methods without a guarantee release nothing
+        if task.no_guarantee is None and any(release.kind == "gaussian" for release in task.plan().releases)
+    ]
+
+
+@pytest.mark.parametrize("name", _tasks_with_gaussian_noise())
+def test_no_two_participants_draw_the_same_noise(name):
+    """Over equal tables, with one seed: what is released is noise around zero, and all of it is different."""
+    designs, y = vertical_problem(sizes={"north": (3, 0.0)})
+    designs["south"] = designs["north"]
+    task = VERTICAL_EXAMPLES[name](facts_of(designs), Budget(1.0, 1e-6))
+    task = replace(task, **({"n_steps": 3} if hasattr(task, "n_steps") else {"n_rounds": 4}))
+    drawn = []
+
+    def watch(program):
+        holder, mine = program.holder, []
+        honest, release = holder._evaluate, holder.release
+
+        def recording(query, mechanism, group=None):
+            value = release(query, mechanism, group)
+            if mechanism.kind == "gaussian":
+                mine.append(np.array(value))
+            return value
+
+        holder._evaluate = lambda q: honest(q) if q.norm == "none" else np.zeros(q.size(holder.facts))
+        holder.release = recording
+        drawn.append(mine)
+
+    run_vertical(task, designs, y, seed=11, prepare=watch)
+    _, north, south = drawn
+    assert north
+    assert len(north) == len(south)
+    noise = [value.item() for mine in drawn for one in mine for value in one.ravel()]
+    assert len(set(noise)) == len(noise)

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
+from dperm.data.design import DesignMatrix, Scaling
 from dperm.errors import InvalidInput
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget
@@ -45,6 +46,26 @@ def test_the_centralised_design_holds_all_columns_and_one_intercept():
     bounds = [designs[name].row_bound for name in designs]
     assert design.row_bound == pytest.approx(np.hypot(*bounds), rel=1e-9)
     assert (one.budget, one.rho, one.n_rounds) == (task.budget, task.rho, task.n_rounds)
+
+
+def test_bounds_of_one_holder_follow_from_unequal_bounds_of_the_parties():
+    """Values up to 1 beside values up to 4: the smaller bound would clip, the longer row alone would be too short."""
+    rng, designs = np.random.default_rng(7), {}
+    for name, clip, spread, height in (("north", 1.0, 0.5, 0.0), ("south", 4.0, 1.0, 1.0)):
+        scaling = Scaling(np.zeros(2), np.ones(2), clip, None, spread)
+        designs[name] = DesignMatrix.from_array(np.sign(rng.uniform(-1, 1, (30, 2))) * clip, scaling, height)
+    task = AdmmSharing(Objective(Logistic()), facts_of(designs), BUDGET)
+    _, held = centralised(task, designs)
+    design, values = held["everyone"], _values(held["everyone"])
+    np.testing.assert_allclose(values, np.column_stack([_values(one) for one in designs.values()]), atol=1e-5)
+    assert design.row_bound == pytest.approx(np.sqrt(2 * 1.0 + 2 * 16.0 + 1.0), rel=1e-5)
+    assert np.linalg.norm(values, axis=1).max() <= design.row_bound
+    assert design.shape.value_bound == pytest.approx(4.0, rel=1e-5)
+    assert design.shape.spread == 0.5
+    alone, own = local_only(task, designs, "north")
+    assert own["north"].shape.value_bound == pytest.approx(1.0, rel=1e-5)
+    assert own["north"].row_bound == pytest.approx(np.sqrt(2 * 1.0 + 1.0), rel=1e-5)
+    assert alone.parties == facts_of(own)
 
 
 def test_without_noise_they_reach_the_optima_of_their_columns():

@@ -157,7 +157,7 @@ class ExactParty(WeightsParty):
     def __init__(
         self, task: ExactSharing, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
     ) -> None:
-        super().__init__(task, name, design, charges, source, task.domain)
+        super().__init__(task, name, design, charges, source)
         self._root: FloatArray | None = None
 
     def _noise(self) -> FloatArray:
@@ -197,7 +197,7 @@ class ExactCoordinator(WeightsCoordinator):
     """The coordinator's program; it holds the label and keeps the Lyapunov quantity of every round."""
 
     def __init__(self, task: ExactSharing, target: FloatArray, charges: Charges, source: RandomSource) -> None:
-        super().__init__(task, target, charges, source, task.domain)
+        super().__init__(task, target, charges, source)
         self._gap = 0.0
         self.lyapunov: list[float] = []
         #: called with the weights after every round, for figures; nothing here is private

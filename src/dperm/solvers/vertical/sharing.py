@@ -180,7 +180,7 @@ class SharingParty(WeightsParty):
     def __init__(
         self, task: SharingTask, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
     ) -> None:
-        super().__init__(task, name, design, charges, source, task.domain, task.averaging)
+        super().__init__(task, name, design, charges, source, task.averaging)
 
     def answer(self, request: Message) -> Message:
         """Release, move, and answer with weights and partial scores."""
@@ -204,7 +204,7 @@ class SharingCoordinator(WeightsCoordinator):
     """The coordinator's program; it holds the label."""
 
     def __init__(self, task: SharingTask, target: FloatArray, charges: Charges, source: RandomSource) -> None:
-        super().__init__(task, target, charges, source, task.domain, task.averaging)
+        super().__init__(task, target, charges, source, task.averaging)
 
     def _next_residual(self) -> FloatArray:
         rho, domain = self.task.dual_penalty(), self.task.domain

@@ -100,7 +100,7 @@ class TranscriptParty(WeightsParty):
     def __init__(
         self, task: TranscriptSharing, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
     ) -> None:
-        super().__init__(task, name, design, charges, source, None, task.averaging)
+        super().__init__(task, name, design, charges, source, task.averaging)
 
     def answer(self, request: Message) -> Message:
         """Release a gradient sum, move, and release partial scores."""
@@ -126,7 +126,7 @@ class TranscriptCoordinator(WeightsCoordinator):
     """The coordinator's program; it holds the label, and all else that it knows is public."""
 
     def __init__(self, task: TranscriptSharing, target: FloatArray, charges: Charges, source: RandomSource) -> None:
-        super().__init__(task, target, charges, source, None, task.averaging)
+        super().__init__(task, target, charges, source, task.averaging)
 
     def _next_residual(self) -> FloatArray:
         task = self.task

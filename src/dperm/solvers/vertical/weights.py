@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.design import DesignMatrix
-from dperm.data.holder import Charges, DataHolder, TrustedDomain
+from dperm.data.holder import Charges, DataHolder
 from dperm.data.party import Inbox, LabelData, PartyData
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.calibration import CalibratedPlan
@@ -32,8 +32,9 @@ def _n_averaged(averaging: float, n_rounds: int) -> int:
 class WeightsParty:
     """A party that is sent residuals and moves its own weights.
 
-    ``task`` has ``n``, ``n_rounds``, ``parties``, ``neighbours`` and ``calibrated``; without a ``domain`` nothing can
-    be shared, only released. ``averaging`` is the last part of the rounds whose weights are averaged.
+    ``task`` has ``n``, ``n_rounds``, ``parties``, ``neighbours``, ``calibrated`` and ``shared_domain``; where its view
+    leaves no domain nothing can be shared, only released. ``averaging`` is the last part of the rounds whose weights
+    are averaged.
     """
 
     def __init__(
@@ -43,7 +44,6 @@ class WeightsParty:
         design: DesignMatrix,
         charges: Charges,
         source: RandomSource,
-        domain: TrustedDomain | None,
         averaging: float = 0.0,
     ) -> None:
         self.task, self.name = task, name
@@ -51,7 +51,7 @@ class WeightsParty:
         self._n_averaged = _n_averaged(averaging, task.n_rounds)
         self.calibrated: CalibratedPlan = task.calibrated
         self._inbox, self._charges, self._source = Inbox(), charges, source
-        self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, domain)
+        self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, task.shared_domain)
         self._round = 0
         self._weights = np.zeros(task.parties[name].d)
         self._sum = np.zeros(task.parties[name].d)
@@ -107,7 +107,6 @@ class WeightsCoordinator:
         target: FloatArray,
         charges: Charges,
         source: RandomSource,
-        domain: TrustedDomain | None,
         averaging: float = 0.0,
     ) -> None:
         self.task = task
@@ -116,7 +115,7 @@ class WeightsCoordinator:
         self._n_averaged = _n_averaged(averaging, task.n_rounds)
         self._secure, self._charges, self._inbox = source.secure, charges, Inbox()
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
-        self._holder = DataHolder(data, charges, source, task.neighbours, domain)
+        self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self._scores, self._dual = np.zeros(task.n), np.zeros(task.n)
         self._residual: FloatArray | None = None
         self._weights = {name: np.zeros(facts.d) for name, facts in task.parties.items()}
