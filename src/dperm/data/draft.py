@@ -15,7 +15,7 @@ import numpy as np
 
 from dperm.data.encoding import TRUTH_WORDS, parsed
 from dperm.data.files import TableFile
-from dperm.data.raw import BOOLEAN, DATE, NUMBER, OTHER, RawColumn
+from dperm.data.raw import BOOLEAN, DATE, NUMBER, OTHER, TEXT, RawColumn, spelled
 from dperm.data.schema import (
     CATEGORY,
     CLASSES,
@@ -64,11 +64,14 @@ _RANGES_OF_SEVERAL = {
 _UNITS = {"years", "yrs", "y"}
 _DATES = {"date", "dob", "birthday", "birthdate", "timestamp", "datetime"}
 _IDS = {"id", "uuid", "guid", "ssn", "email", "phone", "iban", "surname", "firstname", "lastname", "fullname", "mrn"}
+_COMMA_TEXT = re.compile(r"[-+]?\d+(,\d+)?")
 _DATE_TEXT = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-](\d{4}|\d\d)( .*)?")
 
 DATE_ADVICE = "Dates are not taken: derive a number that matters, such as an age or the days since a public day."
 ID_ADVICE = "It seems to tell who somebody is: such a column predicts nothing about others."
 TEXT_ADVICE = "Free text is not taken: a public list of categories would be."
+COMMA_ADVICE = "numbers with a decimal comma: save the table with a decimal point."
+MANY_ADVICE = f'More than {_MOST_CATEGORIES} labels: list those that matter, or write kind = "number", low and high.'
 OTHER_ADVICE = "It holds neither numbers nor text."
 UNUSUAL_ADVICE = (
     "many values of {!r} lie outside the usual bounds of its name, {:g} to {:g}, and would be clipped: check its unit "
@@ -107,6 +110,7 @@ class _Seen:
     whole: bool = True
     rising: bool = True
     dates: bool = True
+    commas: bool = True
     low: float = math.inf
     high: float = -math.inf
     finite: int = 0
@@ -118,7 +122,7 @@ class _Seen:
         self.rows += len(raw)
         if isinstance(raw, np.ndarray):
             self.missing += int(np.isnan(raw).sum())
-            self.dates = False
+            self.dates = self.commas = False
             self._numbers(raw[~np.isnan(raw)])
             return
         given = [one.strip() for one in raw if one is not None and one.strip() not in DEFAULT_MISSING_VALUES]
@@ -127,6 +131,8 @@ class _Seen:
             self.texts.update(given)
         if self.dates:
             self.dates = all(_DATE_TEXT.fullmatch(one) for one in given)
+        if self.commas:
+            self.commas = all(_COMMA_TEXT.fullmatch(one) for one in given)
         if self.numeric:
             try:
                 self._numbers(parsed(given))
@@ -148,6 +154,11 @@ class _Seen:
     @property
     def empty(self) -> bool:
         return self.rows == self.missing or (self.numeric and not self.finite)
+
+    @property
+    def with_commas(self) -> bool:
+        """Whether they would be numbers if their commas were points."""
+        return self.commas and not self.numeric
 
     @property
     def unusual(self) -> bool:
@@ -182,13 +193,14 @@ def draft_schema(table: TableFile, target: str) -> Draft:
     known: dict[str, Column] = {}
     notes: dict[str, str] = {}
     for name in table.names:
-        kind = table.kind(name) if table.typed else None
+        kind = None if not table.typed else TEXT if table.labels(name) else table.kind(name)
         if name != target and (found := _by_name(name, kind)) is not None:
             known[name], notes[name] = found
     usual = {name: column.range for name, column in known.items() if column.kind == NUMBER}
     looked = [name for name in table.names if name not in known]
     seen = _look(table, [*looked, *usual], usual)
     unusual = {name: UNUSUAL_ADVICE.format(name, *ends) for name, ends in usual.items() if seen[name].unusual}
+    unusual |= {name: f"column {name!r} holds {COMMA_ADVICE}" for name in usual if seen[name].with_commas}
     for name in looked:
         if name != target:
             known[name], note = _by_values(name, seen.get(name), table)
@@ -251,11 +263,15 @@ def _by_values(name: str, seen: _Seen | None, table: TableFile) -> tuple[Column,
         return Column(name, IGNORE, unconfirmed=("kind",)), "It has no values."
     if seen.counts:
         return Column(name, IGNORE, unconfirmed=("kind",)), ID_ADVICE
+    if table.labels(name):
+        return _labelled(name, seen)
     if seen.numeric:
         if seen.two_words and not by_type:
             return Column(name, TRUTH, unconfirmed=kind_seen), ""
         low, high = _outward(seen.low, seen.high)
         return Column(name, NUMBER, low, high, unconfirmed=(*kind_seen, "low", "high")), ""
+    if seen.with_commas:
+        return Column(name, IGNORE, unconfirmed=("kind",)), f"It holds {COMMA_ADVICE}"
     if seen.dates:
         return Column(name, IGNORE, unconfirmed=("kind",)), DATE_ADVICE
     if seen.two_words:
@@ -268,6 +284,16 @@ def _by_values(name: str, seen: _Seen | None, table: TableFile) -> tuple[Column,
     return Column(name, CATEGORY, categories=texts, unconfirmed=(*kind_seen, "categories")), ""
 
 
+def _labelled(name: str, seen: _Seen) -> tuple[Column, str]:
+    """Return what a column of labels that are numbers looks like; that they are labels is told by its type."""
+    if len(seen.numbers) > _MOST_CATEGORIES:
+        return Column(name, IGNORE, unconfirmed=("kind",)), MANY_ADVICE
+    if len(seen.numbers) < 2:
+        return Column(name, IGNORE, unconfirmed=("kind",)), "It has one value only."
+    texts = tuple(str(spelled(one)) for one in sorted(seen.numbers))
+    return Column(name, CATEGORY, categories=texts, unconfirmed=("categories",)), ""
+
+
 def _target(name: str, seen: _Seen | None, table: TableFile) -> tuple[Target, str]:
     kind = table.kind(name)
     if kind == BOOLEAN:
@@ -277,12 +303,15 @@ def _target(name: str, seen: _Seen | None, table: TableFile) -> tuple[Target, st
     assert seen is not None
     if seen.empty:
         raise InvalidData(f"target {name!r} has no values: choose another column.")
+    if seen.with_commas:
+        raise InvalidData(f"target {name!r} holds {COMMA_ADVICE}")
     if len(seen.numbers if seen.numeric else seen.texts) < 2:
         raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
     kind_seen = ("kind",)
-    if seen.labels:
+    by_type = table.labels(name) and seen.whole and len(seen.numbers) <= _MOST_CLASSES
+    if seen.labels or by_type:
         classes = tuple(sorted(int(one) for one in seen.numbers))
-        note = WHOLE_ADVICE if len(classes) > 2 else ""
+        note = WHOLE_ADVICE if len(classes) > 2 and not by_type else ""
         return Target(name, CLASSES, classes, unconfirmed=(*kind_seen, "classes")), note
     if seen.numeric:
         low, high = _outward(seen.low, seen.high)

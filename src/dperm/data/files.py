@@ -7,6 +7,7 @@ data's owner and name files and columns, never a row or a value.
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
 import io
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from dperm.data.raw import TEXT, RawColumn, arrow_column, arrow_kind
+from dperm.data.raw import NUMBER, TEXT, RawColumn, arrow_column, arrow_kind
 from dperm.errors import InvalidData, InvalidInput, MissingDependency
 
 __all__ = ["FORMATS", "TableFile", "open_table"]
@@ -48,6 +49,10 @@ class TableFile(ABC):
     @abstractmethod
     def kind(self, name: str) -> str:
         """What a column holds by its type: a number, true and false, text, a date or something else."""
+
+    def labels(self, name: str) -> bool:
+        """Whether a column's numbers are labels by its type, as those of a category in pandas are."""
+        return False
 
     @abstractmethod
     def chunks(self, names: Sequence[str]) -> Iterator[dict[str, RawColumn]]:
@@ -144,6 +149,15 @@ class _ArrowFile(TableFile):
     def kind(self, name: str) -> str:
         return arrow_kind(self._types[name])
 
+    def labels(self, name: str) -> bool:
+        import pyarrow as pa
+
+        return self.kind(name) == NUMBER and bool(pa.types.is_dictionary(self._stored().get(name, pa.null())))
+
+    def _stored(self) -> dict[str, Any]:
+        """Types as they were when the file was written."""
+        return self._types
+
     def chunks(self, names: Sequence[str]) -> Iterator[dict[str, RawColumn]]:
         self.require(names)
         with _explained(self.path):
@@ -158,6 +172,17 @@ class _ParquetFile(_ArrowFile):
 
         reader = pq.ParquetFile(path)
         return reader, reader.schema_arrow
+
+    def _stored(self) -> dict[str, Any]:
+        import pyarrow as pa
+
+        # Parquet knows no labels and gives their numbers; the types before are noted beside it, if they are
+        noted = (self._source.metadata.metadata or {}).get(b"ARROW:schema", b"")
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(noted)))
+        except (ValueError, OSError, pa.ArrowException):
+            return self._types
+        return {field.name: field.type for field in schema}
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         yield from self._source.iter_batches(batch_size=_CHUNK_ROWS, columns=list(names))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -217,16 +218,17 @@ class Schema:
         target = replace(self.target, unconfirmed=(), confirmed=_confirmed(self.target))
         return replace(self, columns=columns, target=target)
 
-    def require_confirmed(self, where: str = "the schema") -> None:
-        """Refuse a schema with unconfirmed lines."""
+    def require_confirmed(self, path: str | None = None) -> None:
+        """Refuse a schema, of the file at ``path`` if it has one, with unconfirmed lines."""
         names = self.unconfirmed
         if names:
             first = next(part for part in self._parts() if part.unconfirmed)
             more = f" and {len(names) - 1} more columns" if len(names) > 1 else ""
+            file = "FILE" if path is None else shlex.quote(path)
             raise InvalidBounds(
-                f"{where} has lines that were read from the data and are not confirmed as public "
+                f"{path or 'the schema'} has lines that were read from the data and are not confirmed as public "
                 f"({first.name}: {', '.join(first.unconfirmed)}{more}): write what is publicly known and delete the "
-                f"line `unconfirmed`, or run `dperm schema --confirm {where}` if they are public as they stand."
+                f"line `unconfirmed`, or run `dperm schema --confirm {file}` if they are public as they stand."
             )
 
     @property

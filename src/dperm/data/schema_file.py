@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
@@ -137,7 +138,7 @@ def schema_to_toml(
     notes = notes or {}
     data = schema_to_dict(schema)
     lines = [
-        *_comment(_HEADER.format(table=table, schema=path)),
+        *_comment(_HEADER.format(table=table, schema=shlex.quote(path))),
         "",
         f"format = {FORMAT}",
         f"missing_values = {_toml(data['missing_values'])}  # texts that stand for nothing",
