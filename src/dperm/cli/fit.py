@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["fit"]
 
 NO_SCHEMA = (
-    "nothing is declared about these columns: run `dperm schema {file} --target {target}` first, or pass --buy-bounds "
+    "nothing is declared about these columns: run `{again}` first, or pass --buy-bounds "
     "to buy the ranges of numeric columns with 10% of the budget."
 )
 
@@ -94,7 +94,7 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     rows, test = _split(training, options["test_fraction"])
     told = _warn(estimator, training, len(rows[1]), output)
     plans = _room_for_score(estimator, training, rows, test, book, options)
-    before, files = len(book.entries()), ModelFiles(out, page)
+    files = ModelFiles(out, page)
     try:
         with _naming(options["address"]):
             _fitted(estimator, rows, output, told)
@@ -110,7 +110,7 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
             files.write(saved, output)
         _tell(output, saved, charged.spent(), score, files.written, renamed or _other_name(book, charged))
     except KeyboardInterrupt:
-        raise _Interrupted(_what_is_spent(estimator, book, before, files.written)) from None
+        raise _Interrupted(_what_is_spent(estimator, book, files.written)) from None
 
 
 def _tell(output: Output, saved: Any, *facts: Any) -> None:
@@ -132,7 +132,8 @@ def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
     if target is not None:
         table.require([target])
     if options["schema_path"] is None and not options["buy_bounds"]:
-        raise InvalidBounds(NO_SCHEMA.format(file=file, target=target or "COLUMN"))
+        again = shlex.join(["dperm", "schema", str(file), "--target", target or "COLUMN"])
+        raise InvalidBounds(NO_SCHEMA.format(again=again))
     if options["schema_path"] is not None and options["buy_bounds"]:
         raise InvalidInput("--schema and --buy-bounds exclude each other: declared ranges need not be bought.")
     if options["buy_bounds"] and target is None:
@@ -165,7 +166,8 @@ def _model_name(given: str | None, classification: bool) -> str:
 def _ledger(path: Path, options: dict[str, Any]) -> tuple[Any, str | None]:
     """Open the ledger under the name by which it knows this file, and say the other name if there is one.
 
-    Whatever is reserved with it remembers the file too: a renamed copy is recognised, whatever schema it is read with.
+    The given name goes with it: its cap is not passed by. What is reserved with it remembers the file too, so that a
+    renamed copy is recognised, whatever schema it is read with.
     """
     import numpy as np
 
@@ -264,20 +266,18 @@ def _fitted(estimator: Any, rows: tuple[Any, Any], output: Output, told: set[str
             output.note(f"note: {one.message}")
 
 
-def _what_is_spent(estimator: Any, book: Any, before: int, written: list[str]) -> str:
+def _what_is_spent(estimator: Any, book: Any, written: list[str]) -> str:
     """Say what an interrupted fit has cost: its reservation stays, whatever was made of it."""
-    name = type(estimator).__name__
-    made = [row for row in book.entries()[before:] if row["kind"] == "reserve"]
-    fits = [row for row in made if row["purpose"].startswith(f"{name} ")]
-    if not fits:
+    made = book.made_here()
+    if not made:
         return _NOTHING_SPENT
     kept = (
         f"{' and '.join(written)} {'was' if len(written) == 1 else 'were'} written"
         if written
         else "nothing was written"
     )
-    scored = ", and that of the score," if any(row["purpose"].startswith(f"score of {name} ") for row in made) else ""
-    where = shlex.quote(fits[-1]["dataset"])
+    scored = ", and that of the score," if len(made) > 1 else ""
+    where = shlex.quote(made[0]["dataset"])
     return (
         f"interrupted: {kept}, and the epsilon {estimator.epsilon:g} that was reserved on data set {where}{scored} "
         f"stays spent, as `dperm ledger show {where}` tells."

@@ -52,7 +52,7 @@ def list_command(address: str | None, output: Output) -> None:
             output.text(f"Nothing was spent yet in {book.address}.")
             return
         rows = [(one.dataset, str(one.n_fits), _epsilon(one.epsilon), f"{one.delta:.2g}", *_cap(one)) for one in found]
-        output.table(("data set", "fits", "epsilon", "delta", "cap", "used", "room for"), rows, right=(1, 2, 3))
+        output.table(("data set", "uses", "epsilon", "delta", "cap", "used", "room for"), rows, right=(1, 2, 3))
         output.text("Epsilon is that of everything together, restated at the delta beside it.")
 
     data = {"ledger": book.address, "neighbours": str(book.neighbours), "head": book.head}

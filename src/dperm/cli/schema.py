@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -59,7 +60,7 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
         if draft.schema.unconfirmed:
             output.text(
                 "What was read from values is not public yet: write what is known instead and delete the lines "
-                f"`unconfirmed`, or run `dperm schema --confirm {out}`."
+                f"`unconfirmed`, or run `dperm schema --confirm {shlex.quote(str(out))}`."
             )
 
     for advice in draft.unusual.values():

@@ -14,6 +14,7 @@ from dperm.estimators.prediction import column_limits
 from dperm.estimators.saved import SavedClassifier, SavedModel
 from dperm.estimators.scoring import PaidScore
 from dperm.privacy.ledger import Spent
+from dperm.privacy.report import noisy_score
 from dperm.privacy.report_page import report_page
 
 __all__ = ["OwnersScore", "effects", "page_of", "summary_data", "summary_rows"]
@@ -136,21 +137,22 @@ def _score_sentence(score: PaidScore | OwnersScore | None) -> str:
     if score is None:
         return "not measured; --test-fraction 0.2 holds rows out for it"
 
+    if isinstance(score, PaidScore):
+        told = noisy_score(score.kind, score.value, score.low, score.high, score.n)
+        return f"{told}; paid for with epsilon {score.budget.epsilon:g}"
+
     def shown(value: float) -> str:
         return f"{value:.1%}" if score.kind == "accuracy" else f"{value:.4g}"
 
     told = f"{score.kind} {shown(score.value)} on {score.n:,} held-out people"
-    if isinstance(score, PaidScore):
-        low, high = shown(score.low), shown(score.high)
-        return f"{told}, between {low} and {high} by its noise; paid for with epsilon {score.budget.epsilon:g}"
     told += f" (predicting one value for all: {shown(score.one_value)})"
     return f"{told}. NOT PRIVATE: for your eyes only, written nowhere; --test-epsilon pays for one to publish"
 
 
 def budget_sentence(spent: Spent, other_name: str | None = None) -> str:
     """Say what is spent on a data set and what is left."""
-    name, times = spent.dataset, "once" if spent.n_fits == 1 else f"{spent.n_fits} times"
-    told = f"data set {name!r} was used {times}: epsilon {spent.epsilon:.4g} at delta {spent.delta:.2g} spent so far"
+    name, uses = spent.dataset, "1 use" if spent.n_fits == 1 else f"{spent.n_fits} uses"
+    told = f"data set {name!r} has {uses}: epsilon {spent.epsilon:.4g} at delta {spent.delta:.2g} spent so far"
     if spent.cap is None:
         told += f", no cap (`dperm ledger cap {shlex.quote(name)} --epsilon E` sets one)"
     else:

@@ -16,7 +16,7 @@ import numpy as np
 from dperm.errors import InvalidInput
 from dperm.privacy.guarantee import Accounting, Guarantee
 
-__all__ = ["PrivacyReport", "ReleaseLine", "write_whole"]
+__all__ = ["PrivacyReport", "ReleaseLine", "noisy_score", "write_whole"]
 
 FORMAT = "dperm privacy report 1"
 
@@ -151,13 +151,9 @@ class PrivacyReport:
     def score_sentence(self) -> str:
         """Say what the paid score is and what it cost."""
         score = self.score or {}
-
-        def shown(key: str) -> str:
-            return f"{score[key]:.1%}" if score["kind"] == "accuracy" else f"{score[key]:.4g}"
-
+        told = noisy_score(score["kind"], score["value"], score["low"], score["high"], score["n"])
         return (
-            f"{score['kind']} {shown('value')} on {score['n']:,} held-out people, between {shown('low')} and "
-            f"{shown('high')} by its noise, for epsilon {score['epsilon']:.4g} at delta {score['delta']:.2g} of its "
+            f"{told}, for epsilon {score['epsilon']:.4g} at delta {score['delta']:.2g} of its "
             f"own; model and score together have epsilon {score['epsilon_together']:.4g} at the model's delta"
         )
 
@@ -176,6 +172,18 @@ class PrivacyReport:
         if self.guarantee is not None:
             lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
         return "\n".join(lines)
+
+
+def noisy_score(kind: str, value: float, low: float, high: float, n: int) -> str:
+    """Say a score with what its noise leaves open; an error that was cut off at 0 is known from above only."""
+
+    def shown(value: float) -> str:
+        return f"{value:.1%}" if kind == "accuracy" else f"{value:.4g}"
+
+    on = f"on {n:,} held-out people"
+    if kind != "accuracy" and value == 0.0:
+        return f"{kind} of at most {shown(high)} {on} by its noise"
+    return f"{kind} {shown(value)} {on}, between {shown(low)} and {shown(high)} by its noise"
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from dperm.privacy.guarantee import NO_PROTECTION
+from dperm.privacy.guarantee import NO_PROTECTION, Guarantee
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.report import PrivacyReport, ReleaseLine
 from dperm.privacy.report_figures import FIGURE_STYLE, Part, Series, bar_of_parts, line_chart
@@ -95,7 +95,7 @@ def _verdict(report: PrivacyReport) -> str:
             f'<div class="verdict none"><strong>No guarantee.</strong> {_text(report.reason or "")} '
             "Treat the model as if it contained the data.</div>"
         )
-    seen = "the model" if guarantee.view == "model" else "every message of the run"
+    seen = _seen(guarantee)
     if guarantee.epsilon <= 1.0:
         told = (
             f"Whoever sees {seen} learns almost the same about a person, whether or not that person's record was used."
@@ -108,6 +108,10 @@ def _verdict(report: PrivacyReport) -> str:
         told = f"What {seen} can tell about any one person's record is in practice not limited."
     kind = "verdict" if guarantee.epsilon <= _WEAK else "verdict weak"
     return f'<div class="{kind}"><strong>{told}</strong> {_text(guarantee.sentence())}</div>'
+
+
+def _seen(guarantee: Guarantee) -> str:
+    return "the model" if guarantee.view == "model" else "every message of the run"
 
 
 def _warnings(report: PrivacyReport) -> str:
@@ -162,8 +166,8 @@ def _meaning(report: PrivacyReport) -> str:
     if guarantee.looseness > 0.0005:
         loose = f" The stated epsilon is an upper bound; it may be too large by up to {guarantee.looseness:.2g}."
     return (
-        f"<h2>What it means</h2><p>Take somebody who knows all other records and suspects {other}. Seeing the model "
-        f"can raise that suspicion {cells}.{further} "
+        f"<h2>What it means</h2><p>Take somebody who knows all other records and suspects {other}. Seeing "
+        f"{_seen(guarantee)} can raise that suspicion {cells}.{further} "
         f"Protected is {_text(guarantee.unit)}. What the model teaches about people in general is not "
         f"hidden: that is its purpose.{loose}</p>"
     )
@@ -310,7 +314,7 @@ def _budget(report: PrivacyReport) -> str:
     after, cap = ledger.get("spent_after"), ledger.get("cap")
     name = _name(str(ledger.get("dataset", "")))
     fits = ledger.get("n_fits")
-    counted = "" if fits is None else f", in {fits} fit{'s' if fits != 1 else ''}"
+    counted = "" if fits is None else f", in {fits} use{'s' if fits != 1 else ''}"
     if not isinstance(after, int | float) or not math.isfinite(after):
         said = f"Data set <strong>{name}</strong> has releases without a finite guarantee."
         return f"<h2>Budget</h2><p>{said}</p>{_head(ledger)}"
@@ -322,11 +326,11 @@ def _budget(report: PrivacyReport) -> str:
         left = f"room for one more fit of about epsilon {room:.3g}" if room > 0 else "nothing more is admitted"
         said += f". That is {used:.0%} of its cap of epsilon {cap:.4g} (charges add up, epsilons do not); {left}."
         before = ledger.get("used_before")
-        if before is None and fits not in (None, 1):  # recognised by its rows: what earlier fits used is not known here
-            parts = [Part("all fits together", used, "s0")]
+        if before is None and fits not in (None, 1):  # recognised by its rows: what earlier uses took is not known here
+            parts = [Part("all uses together", used, "s0")]
         else:
             earlier = min(before or 0.0, used)
-            parts = [Part("earlier fits", earlier, "s2")] if earlier > 0 else []
+            parts = [Part("earlier uses", earlier, "s2")] if earlier > 0 else []
             parts.append(Part("this fit" if report.score is None else "this fit and its score", used - earlier, "s0"))
         parts.append(Part("left", 1.0 - used, "rest"))
         figure = f"<figure>{bar_of_parts(parts, title='Shares of the cap')}</figure>"

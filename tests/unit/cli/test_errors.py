@@ -317,7 +317,7 @@ def test_an_interrupted_fit_is_remembered_with_its_file(dperm, people, home, mon
     schema.write_text(schema.read_text().replace("high = 100", "high = 50"))  # clips: other rows than before
     done = dperm("fit", "others.csv", "--epsilon", "1", "--schema", "schema.toml")
     assert done.code == 0, done.err
-    assert "data set 'people' was used 2 times" in done.out
+    assert "data set 'people' has 2 uses" in done.out
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])

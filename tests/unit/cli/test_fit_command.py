@@ -27,7 +27,7 @@ def test_fit_writes_a_model_that_predicts_raw_rows_and_a_page(dperm, people, hom
     done = dperm(*FIT)
     assert done.code == 0, done.err
     assert "epsilon 1" in done.out
-    assert "data set 'people' was used once" in done.out
+    assert "data set 'people' has 1 use:" in done.out
     assert sorted(p.name for p in home.iterdir()) == ["model.html", "model.json", "people.csv", "schema.toml"]
     model = package.load("model.json")
     assert model.privacy_report_.guarantee.epsilon <= 1.0
@@ -232,7 +232,7 @@ def test_the_same_data_under_another_name_are_charged_where_they_are_known(dperm
     (home / "schema.toml").write_text(text)  # clips: the rows are others, the file is the same
     done = dperm("fit", "others.csv", "--epsilon", "1", "--schema", "schema.toml", "--out", "second.json")
     assert done.code == 0, done.err
-    assert "data set 'people' was used 2 times" in done.out
+    assert "data set 'people' has 2 uses" in done.out
     assert "given as 'others'; the ledger knows them as 'people'" in done.out
     assert json.loads(dperm("ledger", "list", "--json").out)["datasets"][0]["n_fits"] == 2
 

@@ -86,3 +86,60 @@ def test_a_refusal_speaks_of_shares_of_the_cap(ledger):
     assert "charge" not in str(refused.value)
     with pytest.raises(BudgetRefused):  # a plan that hardly does not fit does not read as if it did
         ledger.reserve(Gaussian(math.sqrt(cap.order / (2.0 * cap.limit * (1.0 - used))) * (1 - 1e-9)), "replace-one")
+
+
+def test_the_cap_of_the_name_that_data_were_given_by_holds_where_they_are_known(ledger):
+    """Also if it is set by somebody else after the name was looked up: the rule is part of the transaction."""
+    file = ledger.fingerprint([np.arange(3)])
+    ledger.recognising(file).reserve(Gaussian(20.0), "replace-one")
+    book = ledger.for_dataset("patients").recognising(file).for_dataset("people")
+    book.reserve(Gaussian(20.0), "replace-one")
+    Ledger(ledger.address, dataset="patients").set_cap(Budget(1.0, 1e-6))
+    for handle in (book, pickle.loads(pickle.dumps(book))):
+        with pytest.raises(BudgetRefused, match="'people', which has no cap, while 'patients' has one"):
+            handle.reserve(Gaussian(20.0), "replace-one")
+        with pytest.raises(BudgetRefused):
+            handle.check(Gaussian(20.0), "replace-one")
+    ledger.recognising(file).reserve(Gaussian(20.0), "replace-one")  # given by the name that is charged
+    assert ledger.spent().n_fits == 3
+
+
+def twice_known(ledger):
+    """Handles on A and B, and a table whose rows are known as A and whose file is known as B."""
+    rows, file = (ledger.fingerprint([np.arange(k)]) for k in (3, 4))
+    a, b = ledger.for_dataset("A"), ledger.for_dataset("B")
+    a.reserve(Gaussian(20.0), "replace-one", fingerprint=rows)
+    b.recognising(file).reserve(Gaussian(20.0), "replace-one")
+    return a, b, rows, file
+
+
+@pytest.mark.parametrize("given", ["A", "B", "other"])
+def test_data_under_two_caps_are_charged_to_neither(ledger, given):
+    a, b, rows, file = twice_known(ledger)
+    a.set_cap(Budget(10.0, 1e-6))
+    b.set_cap(Budget(0.6, 1e-6))
+    book = ledger.for_dataset(given).recognising(file)
+    with pytest.raises(BudgetRefused, match=r"known as 'B' and as 'A', .* read the table with the columns"):
+        book.reserve(Gaussian(20.0), "replace-one", fingerprint=rows)
+    assert (a.spent().n_fits, b.spent().n_fits) == (1, 1)
+    assert book.made_here() == []
+
+
+@pytest.mark.parametrize("capped", ["A", "B"])
+def test_of_two_names_the_one_with_a_cap_is_charged(ledger, capped):
+    _, _, rows, file = twice_known(ledger)
+    ledger.for_dataset(capped).set_cap(Budget(1.0, 1e-6))
+    book = ledger.for_dataset(capped).recognising(file)
+    assert book.reserve(Gaussian(20.0), "replace-one", fingerprint=rows).dataset == capped
+    other = ledger.for_dataset("A" if capped == "B" else "B").recognising(file)
+    with pytest.warns(DataSetRenamed, match=f"as '{capped}'"):
+        assert other.reserve(Gaussian(20.0), "replace-one", fingerprint=rows).dataset == capped
+
+
+def test_a_handle_tells_its_own_reservations_from_those_of_others(ledger):
+    mine, theirs = ledger.recognising("f"), Ledger(ledger.address, dataset="people").recognising("f")
+    theirs.reserve(Gaussian(20.0), "replace-one", "same purpose")
+    assert mine.made_here() == []
+    mine.check(Gaussian(20.0), "replace-one")
+    made = mine.for_dataset("people").reserve(Gaussian(20.0), "replace-one", "same purpose")
+    assert [row["id"] for row in mine.made_here()] == [made.id]

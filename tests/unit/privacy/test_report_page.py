@@ -210,11 +210,11 @@ def shares(report):
 
 def test_the_bar_of_the_budget_tells_this_fit_from_earlier_ones():
     report = report_with()
-    assert shares(report) == {"earlier fits": "10%", "this fit": "10%", "left": "80%"}
+    assert shares(report) == {"earlier uses": "10%", "this fit": "10%", "left": "80%"}
     first = {**report.ledger, "used_before": 0.0, "n_fits": 1}
     assert shares(report_with(ledger=first)) == {"this fit": "20%", "left": "80%"}
     recognised = {**report.ledger, "used_before": None}  # charged where its rows are known: no figure before
-    assert shares(report_with(ledger=recognised)) == {"all fits together": "20%", "left": "80%"}
+    assert shares(report_with(ledger=recognised)) == {"all uses together": "20%", "left": "80%"}
     assert "this fit and its score" in shares(report_with(score=SCORE))
 
 
@@ -268,3 +268,11 @@ def test_columns_are_counted_and_what_is_declared_is_shown():
     assert "And 92 more, in the model file." in page
     assert "declared; values outside" in page
     assert "bought with part" in report_page(report_with(public={"bounds": "bought"}), declared=declared[1:3])
+
+
+def test_what_was_seen_is_said_alike_in_the_verdict_and_in_what_it_means():
+    report = report_with()
+    assert "Seeing the model can raise that suspicion" in report_page(report)
+    page = report_page(replace(report, guarantee=replace(report.guarantee, view="transcript")))
+    assert "Seeing every message of the run can raise that suspicion" in page
+    assert "Seeing the model" not in page

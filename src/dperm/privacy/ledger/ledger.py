@@ -16,7 +16,7 @@ from dperm.privacy.ledger.cap import Cap, admit_in_turn
 from dperm.privacy.ledger.files import user_folder
 from dperm.privacy.ledger.journal import Journal, storage_at
 from dperm.privacy.ledger.records import ReleaseRecord, Reservation, Spent
-from dperm.privacy.ledger.reserving import Decision, reserving
+from dperm.privacy.ledger.reserving import Decision, Origin, reserving
 from dperm.privacy.ledger.rows import (
     Payload,
     alias_row,
@@ -85,7 +85,7 @@ class Ledger:
         self._dataset = checked_name(dataset)
         self._journal = Journal(storage_at(address))
         self._memory_key = os.urandom(32)
-        self._also: tuple[str, ...] = ()
+        self._origin = Origin()
         created = created_row(uuid.uuid4().hex, wanted or Neighbours.REPLACE_ONE)
         self._journal.storage.open(chain.link(None, [created])[0], create=create)
         self._neighbours = self._journal.look(lambda state: state.neighbours)
@@ -137,10 +137,18 @@ class Ledger:
     def recognising(self, *fingerprints: str) -> Ledger:
         """Return a handle whose reservations also know the data by these, such as that of the file they came from.
 
-        They are written in the transaction that charges, so that no interruption leaves data spent and forgotten.
+        They are written in the transaction that charges, so that no interruption leaves data spent and forgotten. The
+        cap of this handle's name holds also for what :meth:`for_dataset` makes of the new one.
         """
+        return self._with(Origin((*self._origin.marks, *fingerprints), self._origin.given_as or self._dataset, []))
+
+    def made_here(self) -> list[dict[str, Any]]:
+        """Return the rows of the reservations that were made with this handle of :meth:`recognising`, and no others."""
+        return [row for row in self.entries() if row["kind"] == "reserve" and row["id"] in (self._origin.ids or ())]
+
+    def _with(self, origin: Origin) -> Ledger:
         other = self.for_dataset(self._dataset)
-        other._also = (*self._also, *fingerprints)
+        other._origin = origin
         return other
 
     # ------------------------------------------------------------------------------------------ cap
@@ -202,14 +210,14 @@ class Ledger:
         purpose
             A few words for whoever reads the ledger; they are exported.
         fingerprint
-            Of the data, from :meth:`fingerprint`. Data known under another name are charged there.
+            Of the data, from :meth:`fingerprint`. Data known under another name are charged there; no cap is passed by.
         requested
             The budget that the plan was made for, shown beside it; what is charged comes from ``event`` alone.
 
         Raises
         ------
         BudgetRefused
-            The plan does not fit the cap; nothing is written.
+            The plan does not fit the cap, or would pass by another; nothing is written.
         Unsupported
             The event has no proof under the ledger's neighbours.
         """
@@ -244,8 +252,8 @@ class Ledger:
         fingerprint: str | None,
         requested: Budget | None = None,
     ) -> Decision:
-        marks = [*(() if fingerprint is None else (str(fingerprint),)), *self._also]
-        return reserving(self._dataset, marks, event, neighbours, self._neighbours, purpose, requested)
+        of = (event, neighbours, self._neighbours, purpose, requested)
+        return reserving(self._dataset, self._origin, fingerprint, *of)
 
     def known_as(self, fingerprint: str) -> str | None:
         """Return the data set under which these data were seen first, None if they are new."""
@@ -309,12 +317,10 @@ class Ledger:
 
     def entries(self, dataset: str | None = None) -> list[dict[str, Any]]:
         """Return every row (of one data set) as a plain dict, without fingerprints."""
-        found = []
-        for row in self._journal.rows():
-            data = {key: value for key, value in row.data().items() if key != "fingerprint"}
-            if dataset is None or data.get("dataset") == dataset:
-                found.append({"seq": row.seq, "hash": row.digest, **data})
-        return found
+        found = [{"seq": row.seq, "hash": row.digest, **row.data()} for row in self._journal.rows()]
+        for row in found:
+            row.pop("fingerprint", None)
+        return [row for row in found if dataset is None or row.get("dataset") == dataset]
 
     def export(self) -> dict[str, Any]:
         """Return the whole ledger as data for JSON, without fingerprints."""
@@ -331,11 +337,9 @@ class Ledger:
     def head(self) -> str:
         """Digest of the newest row: printed in reports, so that an edit or a rollback shows."""
 
-        def newest(state: State) -> str:
-            assert state.newest is not None
-            return state.newest.digest
-
-        return self._journal.look(newest)
+        newest = self._journal.look(lambda state: state.newest)
+        assert newest is not None
+        return newest.digest
 
     def verify(self, head: str | None = None) -> str:
         """Recompute the whole hash chain and return its head.
@@ -384,12 +388,12 @@ class Ledger:
                 "a ledger in memory cannot be pickled, since the copy's spending would not be seen here: "
                 "share one with a file, as in Ledger('budget.db')."
             )
-        return _reopen, (address, self._dataset, self._also)
+        return _reopen, (address, self._dataset, self._origin)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.address!r}, dataset={self._dataset!r}, neighbours={str(self._neighbours)!r}>"
 
 
-def _reopen(address: str, dataset: str, also: tuple[str, ...] = ()) -> Ledger:
+def _reopen(address: str, dataset: str, origin: Origin) -> Ledger:
     """Unpickle; never creates, because a second empty ledger would forget what is spent."""
-    return Ledger(address, dataset, create=False).recognising(*also)
+    return Ledger(address, dataset, create=False)._with(origin)

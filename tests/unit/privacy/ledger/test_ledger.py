@@ -6,6 +6,8 @@ import copy
 import json
 import math
 import pickle
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -405,8 +407,23 @@ def test_a_cap_is_not_escaped_through_an_uncapped_name() -> None:
     with pytest.raises(BudgetRefused, match="set the cap on 'a'"):
         other.reserve(SMALL, "replace-one", fingerprint="f")
     ledger.set_cap(BUDGET)
-    with pytest.warns(DataSetRenamed):
-        assert other.reserve(SMALL, "replace-one", fingerprint="f").dataset == "a"
+    with pytest.raises(BudgetRefused, match="would pass by the cap of 'b': give them as 'a'"):
+        other.reserve(SMALL, "replace-one", fingerprint="f")
+    assert ledger.reserve(SMALL, "replace-one", fingerprint="f").dataset == "a"
+
+
+def test_a_cap_that_another_process_sets_holds_for_a_handle_that_was_made_before(
+    address: str, child: Callable[..., subprocess.Popen[str]]
+) -> None:
+    ledger = Ledger(address, dataset="a")
+    ledger.recognising("f").reserve(SMALL, "replace-one")
+    book = ledger.for_dataset("b").recognising("f").for_dataset("a")
+    script = "import sys; from dperm import *; Ledger(sys.argv[1], dataset='b').set_cap(Budget(0.5, 1e-6))"
+    assert child(script, address).wait(timeout=60) == 0
+    with pytest.raises(BudgetRefused, match="set the cap on 'a'"):
+        book.reserve(SMALL, "replace-one", fingerprint="g")
+    assert ledger.spent().n_fits == 1
+    assert ledger.known_as("g") is None
 
 
 # ---------------------------------------------------------------------------------------- shared, never copied

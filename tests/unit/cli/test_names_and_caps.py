@@ -1,0 +1,107 @@
+"""``dperm fit``: no name lets a table pass by a cap, and an interruption speaks of its own reservation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dperm import Ledger
+from dperm.cli.output import Output
+from dperm.privacy.events import Gaussian
+
+FIT = ("fit", "people.csv", "--epsilon", "0.5", "--schema", "schema.toml", "--out")
+
+
+def uses(dperm):
+    return {one["dataset"]: one["n_fits"] for one in json.loads(dperm("ledger", "list", "--json").out)["datasets"]}
+
+
+@pytest.mark.parametrize("score", [(), ("--test-fraction", "0.3", "--test-epsilon", "0.1")])
+def test_a_known_file_does_not_pass_by_the_cap_of_the_name_it_is_given_by(dperm, people, home, score):
+    assert dperm(*FIT, "a.json").code == 0
+    assert dperm("ledger", "cap", "patients", "--epsilon", "0.6", "--yes").code == 0
+    again = ("fit", "people.csv", "--epsilon", "5", "--schema", "schema.toml", "--out", "b.json", *score)
+    done = dperm(*again, "--dataset", "patients")
+    assert done.code == 3
+    assert "known as 'people', which has no cap, while 'patients' has one: set the cap on 'people'" in done.err
+    assert not (home / "b.json").exists()
+    assert uses(dperm) == {"people": 1, "patients": 0}
+    assert dperm(*again).code == 0
+
+
+TABLES = {"A": ("age", "smoker", "ill"), "B": ("age", "smoker", "ill", "score")}
+
+
+def test_rows_of_one_capped_data_set_in_the_file_of_another_are_refused(dperm, home):
+    rows = [(20 + i % 60, "yes" if i % 3 else "no", "ill" if i % 2 else "well", i % 7) for i in range(200)]
+    declared = {
+        "age": 'kind = "number"\nlow = 0\nhigh = 100',
+        "smoker": 'kind = "boolean"',
+        "score": 'kind = "number"\nlow = 0\nhigh = 9',
+    }
+    target = 'format = 1\n[target]\ncolumn = "ill"\nkind = "classes"\nclasses = ["ill", "well"]\n'
+    for name, columns in TABLES.items():
+        lines = [columns, *(row[: len(columns)] for row in rows)]
+        (home / f"{name}.csv").write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
+        parts = [f"[columns.{one}]\n{declared[one]}\n" for one in columns if one != "ill"]
+        (home / f"{name}.toml").write_text(target + "".join(parts))
+        assert dperm("fit", f"{name}.csv", "--epsilon", "0.3", "--schema", f"{name}.toml", "--out", name).code == 0
+    assert dperm("ledger", "cap", "A", "--epsilon", "10", "--yes").code == 0
+    assert dperm("ledger", "cap", "B", "--epsilon", "0.6", "--yes").code == 0
+    ignored = (home / "B.toml").read_text().replace(declared["score"], 'kind = "ignore"')
+    (home / "ignored.toml").write_text(ignored)
+    fit = ("fit", "B.csv", "--dataset", "B", "--schema", "ignored.toml", "--out", "c.json")
+    done = dperm(*fit, "--epsilon", "5")
+    assert done.code == 3
+    assert "known as 'B' and as 'A'" in done.err
+    assert uses(dperm) == {"A": 1, "B": 1}
+
+
+def test_ctrl_c_does_not_take_a_colleagues_reservation_for_its_own(dperm, people, home, monkeypatch):
+    """Their fit, of the same kind of model, begins while ours is about to: nothing of ours was reserved."""
+
+    def progress(self, what):
+        other = Ledger(home.parent / "home" / "ledger.db", dataset="theirs")
+        other.reserve(Gaussian(20.0), "replace-one", "DPLogisticRegression of their rows")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Output, "progress", progress)
+    done = dperm(*FIT, "a.json")
+    assert done.code == 1
+    assert "interrupted before anything was reserved: nothing was spent" in done.err
+
+
+@pytest.mark.parametrize("name", ["ünï 目录", "plain"])
+def test_commands_in_hints_can_be_pasted(dperm, people, home, name):
+    folder = home / name
+    folder.mkdir()
+    shown = f"'{name}/s c.toml'"
+    drafted = dperm("schema", "people.csv", "--target", "state", "--out", f"{name}/s c.toml")
+    assert f"`dperm schema --confirm {shown}`" in drafted.out
+    assert f"#     dperm schema --confirm {shown}\n" in (folder / "s c.toml").read_text()
+    refused = dperm("fit", "people.csv", "--epsilon", "1", "--schema", f"{name}/s c.toml")
+    assert f"`dperm schema --confirm {shown}`" in refused.err
+    (home / "p q.csv").write_text("a b,y\n1,0\n2,1\n")
+    refused = dperm("fit", "p q.csv", "--epsilon", "1", "--target", "a b")
+    assert "`dperm schema 'p q.csv' --target 'a b'`" in refused.err
+
+
+def test_an_error_that_was_cut_off_at_0_is_said_from_above():
+    from dperm import Budget
+    from dperm.cli.summary import _score_sentence
+    from dperm.estimators.scoring import PaidScore
+
+    said = _score_sentence(PaidScore("root mean squared error", 0.0, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
+    assert (
+        said == "root mean squared error of at most 1.101 on 90 held-out people by its noise; paid for with epsilon 1"
+    )
+    said = _score_sentence(PaidScore("root mean squared error", 0.5, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
+    assert "root mean squared error 0.5 on 90 held-out people, between 0 and 1.101 by its noise" in said
+
+
+def test_a_fit_and_its_score_are_two_uses(dperm, people, home):
+    done = dperm(*FIT, "a.json", "--test-fraction", "0.3", "--test-epsilon", "2")
+    assert "data set 'people' has 2 uses: " in done.out
+    assert ", in 2 uses" in (home / "a.html").read_text()
+    assert dperm("ledger", "list").out.split()[:3] == ["data", "set", "uses"]
