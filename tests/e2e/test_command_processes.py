@@ -95,17 +95,78 @@ sys.meta_path.insert(0, Waiting())
         ),
     ],
 )
-def test_ctrl_c_while_modules_load_gets_a_sentence_and_exit_code_1(journey, tmp_path, module, arguments, says):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_modules_load_gets_a_sentence_and_exit_code_1(journey, tmp_path, module, arguments, says, number):
     """Also out of ``exec``, after which Python would end the process by the signal although it was caught."""
     (tmp_path / "sitecustomize.py").write_text(_WAITS.format(module=module))
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = start(journey, *arguments, PYTHONPATH=path, DPERM_HOME=str(tmp_path))
     assert process.stdout.readline() == "here\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
     assert says in err
     assert len(err.strip().splitlines()) == 1
+
+
+_WAITS_AT_THE_PAGE = """
+import os, pathlib, time
+replace = os.replace
+
+def waiting(source, target):
+    if pathlib.Path(target).suffix == ".html":
+        print("here", flush=True)
+        time.sleep(60)
+    replace(source, target)
+
+os.replace = waiting
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_fit_that_is_killed_says_what_is_spent_and_leaves_no_scraps(journey, tmp_path, number):
+    (tmp_path / "sitecustomize.py").write_text(_WAITS_AT_THE_PAGE)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    out = tmp_path / "killed.json"
+    fit = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml", "--out", str(out))
+    process = start(journey, *fit, PYTHONPATH=path, DPERM_HOME=str(tmp_path / "home"))
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert "killed.json was written, and the epsilon 1 that was reserved on data set people stays spent" in err
+    assert sorted(one.name for one in tmp_path.iterdir() if one.suffix != ".py" and one.is_file()) == ["killed.json"]
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code", "says"),
+    [
+        (">&-", "ledger list", 0, ""),
+        (">&-", "ledger list --json", 0, ""),
+        (">&-", "ledger show nobody", 2, "dperm: the ledger"),
+        ("2>&-", "fit", 2, ""),
+        (
+            "2>&-",
+            "fit people.csv --epsilon 1 --schema schema.toml --ledger closed.db --out closed.json",
+            0,
+            "Guarantee",
+        ),
+        ("<&- >&- 2>&-", "ledger verify --ledger closed.db", 0, ""),
+    ],
+)
+def test_closed_streams_change_no_exit_code(journey, closed, arguments, code, says):
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m dperm {arguments} {closed}', sys.executable],
+        cwd=journey,
+        env={**os.environ, "DPERM_HOME": str(journey / "home")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert says in done.stdout + done.stderr
+    assert "unexpected" not in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Where the process of a command begins: Ctrl-C is answered with a sentence from the first moment on."""
+"""Where the process of a command begins: Ctrl-C and `kill` are answered with a sentence from the first moment on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ _INTERRUPTED = "dperm: interrupted; nothing was written.\n"
 
 def main() -> None:
     """Import the command line, which takes a moment, and run it."""
+    _open_closed_streams()
     # a shell lets what it starts in the background ignore Ctrl-C, and so it stays
-    listens = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if listens:
-        signal.signal(signal.SIGINT, _stop_at_once)
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    listens = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
+    for number in listens:
+        signal.signal(number, _stop_at_once)
     from dperm.cli.main import main as run
 
-    if listens:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in listens:  # a service sets its own later
+        signal.signal(number, signal.default_int_handler)
     code: Any = 0
     try:
         run()
@@ -38,6 +40,17 @@ def main() -> None:
         _flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Let what nobody reads go nowhere: else the next file opened, such as a ledger, would take the stream's number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _stop_at_once(*_: Any) -> None:
