@@ -53,7 +53,7 @@ def planner(rows):
         [row["p"], row["needed"], row["n"], "yes" if row["refused"] else "no", cell(row, 1.0), row["runs"]]
         for row in rows
     ]
-    return table(["columns", "people needed", "people", "refused", "excess / that of weights 0", "runs"], body)
+    return table(["columns", "least people", "people", "refused", "excess / that of weights 0", "runs"], body)
 
 
 def weak(rows):
@@ -62,7 +62,7 @@ def weak(rows):
         what = [row["loss"], row["solver"], row["p"], f"{row['factor']:g}", row["n"], row["length"]]
         share = f"{row['mean'] / row['typical']:.2%}"
         body.append([*what, f"{1e4 * row['null']:.3g}", cell(row), share, row["runs"]])
-    head = ["loss", "solver", "columns", "times the people needed", "people", "length of the weights"]
+    head = ["loss", "solver", "columns", "times the least people", "people", "length of the weights"]
     more = ["excess of weights 0", "excess beyond that", "relative to weights 0 at typical weights", "runs"]
     return table(head + more, body)
 
@@ -123,7 +123,7 @@ PARTS = {
     "risk": ("Excess risk at epsilon 1, in 1e-4", risk),
     "people": ("Risk against people, two columns, in 1e-4", people),
     "surrogate": ("Parabola or quartic, excess risk in 1e-4", surrogate),
-    "planner": ("Around the number of people needed", planner),
+    "planner": ("Around the number of people below which fits are refused", planner),
     "weak": ("Weak signals, an intercept included, in 1e-4", weak),
     "rounds": ("A descent in 40 rounds, problems of the first table, in 1e-4", rounds),
     "projected": ("Algorithm 4: 400 features in 20 dimensions, epsilon 1", projected),

@@ -109,7 +109,7 @@ def weak(fast):
                 best = np.append(length, np.zeros(p)) * one.rows.bound
                 null = one.risk(np.zeros(p + 1)) - one.risk(best)
                 for factor in (1.2, 4.0):
-                    n = round(factor * plan.people_needed)
+                    n = round(factor * plan.people_least)
                     draw = one.moments if solver == "moments" else one.descents
                     found = summary(draw(n, max(20, runs // 20) if fast else runs, rng))
                     row = {"loss": loss, "solver": solver, "p": p, "factor": factor, "n": n, "length": length}

@@ -88,8 +88,8 @@ def init(
         to.lines([(key.replace("_", " "), str(value)) for key, value in about.items()])
         if about.get("enough") is False:
             to.note(
-                f"dperm: note: {people} people are too few for this: about {about['people_needed']} are needed before "
-                "an estimate is expected to beat weights 0."
+                f"dperm: note: {people} people are too few for this: about {about['people_needed']} are needed to "
+                "gain half of what can be gained over weights 0."
             )
 
     output.result(about, show)

@@ -59,7 +59,8 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     confidence : float
         Level of ``intervals_``.
     refuse_hopeless : bool
-        Whether to refuse a fit that is expected to do no better than weights 0, saying how many people it takes.
+        Whether to refuse a fit of so few people that weights are not expected to stand out of their noise, saying how
+        many it takes; see ``plan(...).people_least``.
     n_levels : int
         2 for reports of one bit; 3 to 16 for reports of one of so many levels, with less noise from epsilon 1 on.
     solver : {"moments", "sgd"}
@@ -157,7 +158,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
             return int(self.degree)
         if n_people is None or rows.n_columns > _MOST_FOR_QUARTIC:
             return 2
-        plans = [self._linear(rows, n_outputs, degree).forecast(n_people, rows.energy) for degree in (2, 4)]
+        plans = [self._linear(rows, n_outputs, degree).forecast(n_people, rows.energies) for degree in (2, 4)]
         return min(plans, key=lambda plan: plan.excess).degree
 
     def _n_outputs(self, n_classes: int | None) -> int:

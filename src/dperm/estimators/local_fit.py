@@ -85,7 +85,7 @@ class LocalFit(LocalRounds):
         rows, n_outputs = self._rows(n_features, None, by_name=False), self._n_outputs(n_classes)
         if self.solver == "sgd":
             return self._descent(self._linear(rows, n_outputs, 2), rows).forecast(n)
-        return self._linear(rows, n_outputs, self._degree(rows, n_outputs, n)).forecast(n, rows.energy)
+        return self._linear(rows, n_outputs, self._degree(rows, n_outputs, n)).forecast(n, rows.energies)
 
     def task(self, n_features: int, names: Any = None, n_people: int | None = None) -> Task:
         """Return what people are asked; its ``schema()`` is all that a device needs.
@@ -175,11 +175,12 @@ class LocalFit(LocalRounds):
         if not self.refuse_hopeless:
             return
         plan = self.plan(max(n, 1), n_features, n_classes)
-        if n < plan.people_needed:
+        if n < plan.people_least:
             raise Unsupported(
-                f"{n} people are too few for {n_features} columns at epsilon {self.epsilon:g}: about "
-                f"{plan.people_needed} are needed before a fit is expected to beat the model with all weights 0; "
-                "ask more people, raise epsilon, use fewer columns, or set refuse_hopeless=False."
+                f"{n} people are too few for {n_features} columns at epsilon {self.epsilon:g}: weights stand out of their "
+                f"noise from about {plan.people_least} on, and a fit gains half of what can be gained over weights 0 from "
+                f"about {plan.people_needed} on; ask more people, raise epsilon, use fewer columns, or set "
+                "refuse_hopeless=False."
             )
 
     # ---------------------------------------------------------------------------------- fits

@@ -68,13 +68,13 @@ def drawn(task, chance, n, rng):
 class Population:
     """Columns spread evenly over [-spread, spread], declared as [-1, 1]; only the first one tells anything."""
 
-    def __init__(self, loss, p, length, size, rng, spread=1.0, **options):
+    def __init__(self, loss, p, length, size, rng, spread=1.0, epsilon=1.0, **options):
         x = spread * rng.uniform(-1, 1, (size, p))
         x = np.vstack([x, -x])
         if loss == "logistic":
-            self.model = LocalLogisticRegression(1.0, bounds=Bounds(features=(-1, 1)), degree=2, **options)
+            self.model = LocalLogisticRegression(epsilon, bounds=Bounds(features=(-1, 1)), degree=2, **options)
         else:
-            self.model = LocalLinearRegression(1.0, bounds=Bounds(features=(-1, 1), target=(-1, 1)), **options)
+            self.model = LocalLinearRegression(epsilon, bounds=Bounds(features=(-1, 1), target=(-1, 1)), **options)
         self.rows = self.model._rows(p, None)
         self.linear = self.model._linear(self.rows, 1, 2)
         self.plan = self.model.plan(1000, p)

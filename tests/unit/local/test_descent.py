@@ -208,7 +208,7 @@ class TestEstimators:
         assert LocalLinearRegression(**settings).fit(X, number).score(X, number) > 0.5
 
     def test_the_ledger_is_charged_once(self):
-        X, label, _ = self.people(20_000)
+        X, label, _ = self.people(30_000)
         ledger = Ledger()
         LocalLogisticRegression(2.0, bounds=self.bounds, solver="sgd", ledger=ledger).fit(X, label)
         assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-6)

@@ -74,7 +74,7 @@ def spoiled(x, value):
 @pytest.mark.parametrize("kind", [LocalLogisticRegression, LocalLinearRegression])
 def test_bad_data(table, kind):
     x, y = table
-    model = kind(bounds=Bounds(features=(-1, 1), target=(0, 1)))
+    model = kind(epsilon=2.0, bounds=Bounds(features=(-1, 1), target=(0, 1)))
     cases = [
         (spoiled(x, np.nan), y, "NaN or infinite"),
         (spoiled(x, np.inf), y, "NaN or infinite"),

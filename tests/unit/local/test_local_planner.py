@@ -19,8 +19,12 @@ def test_the_planner():
     plan = model.plan(100_000, 2)
     assert plan.people_needed < 100_000
     assert not plan.hopeless
-    assert plan.people_for(plan.bias + plan.noise / 10) == pytest.approx(1_000_000, rel=0.01)
-    assert plan.people_for(plan.null_excess) == plan.people_needed
+    assert plan.people_for(plan.excess) == pytest.approx(100_000, rel=0.01)
+    assert plan.people_for((plan.null_excess + plan.bias) / 2) == plan.people_needed > plan.people_least
+    assert not model.plan(plan.people_least, 2).hopeless
+    assert model.plan(plan.people_least - 1, 2).hopeless
+    assert f"about {plan.people_needed} people are needed to gain half" in str(plan)
+    assert f"fewer than {plan.people_least} are refused" in str(plan)
     assert model.plan(100_000, 20).hopeless
     assert model.plan(100_000, 2, n_classes=5).people_needed > plan.people_needed
     assert model.set_params(epsilon=2.0).plan(100_000, 2).excess < plan.excess
@@ -52,7 +56,9 @@ def test_people_needed_grow_as_the_noise_of_a_bit():
 def test_too_few_people_are_refused_with_how_many_it_takes(people):
     x, y, _ = people(5, 2000, 6)
     model = LocalLogisticRegression(1.0, bounds=UNIT)
-    with pytest.raises(Unsupported, match=str(model.plan(2000, 5).people_needed)):
+    with pytest.raises(
+        Unsupported, match=f"{model.plan(2000, 5).people_least} on.* {model.plan(2000, 5).people_needed} on"
+    ):
         model.fit(x, y)
     assert not hasattr(model, "coef_")
     assert not hasattr(model, "n_features_in_")
@@ -81,7 +87,45 @@ def test_the_forecast_is_near_what_happens():
         w *= 0.75 / np.linalg.norm(w)
         estimate = linear.estimates(linear.task.collect(np.column_stack([x, x @ w]), source))[0]
         errors.append(((estimate.unshrunk - w) ** 2).sum() / 4.0)
-    assert np.mean(errors) == pytest.approx(linear.forecast(20_000, 1.0).excess, rel=0.4)
+    assert np.mean(errors) == pytest.approx(linear.forecast(20_000, np.full(2, 0.5)).noise, rel=0.4)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.25, 0.1])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(
+    ("loss", "p", "length"), [("logistic", 1, 1.5), ("logistic", 2, 1.5), ("squared", 1, 0.7), ("squared", 2, 0.7)]
+)
+def test_a_target_is_met_by_the_number_of_people_that_the_plan_names(population, loss, p, length, intercept, share):
+    """Weights as long as assumed: the mean excess of the weights that fits return, shrinkage included."""
+    rng, runs = np.random.default_rng(0), 200
+    people = population(loss, p, length, 1000, rng, fit_intercept=intercept)
+    plan, best = people.plan, np.zeros(people.rows.n_columns)
+    best[0] = length * people.rows.bound
+    target = plan.bias + share * (plan.null_excess - plan.bias)
+    excess = people.moments(plan.people_for(target), runs, rng) + people.null - people.risk(best)
+    error = 2.0 * excess.std() / np.sqrt(runs)
+    assert excess.mean() <= 1.25 * target + error
+    assert excess.mean() >= 0.5 * target - error  # and not by far more people than it takes
+
+
+@pytest.mark.parametrize(("loss", "length"), [("logistic", 1.5), ("squared", 0.7)])
+def test_a_target_of_a_descent_is_met(population, loss, length):
+    rng, runs = np.random.default_rng(0), 16
+    people = population(loss, 2, length, 40, rng, solver="sgd")
+    best = np.array([length, 0.0, 0.0]) * people.rows.bound
+    target = people.plan.null_excess / 2
+    excess = people.descents(people.plan.people_for(target), runs, rng)[0] + people.null - people.risk(best)
+    assert excess.mean() <= 1.25 * target + 2.0 * excess.std() / np.sqrt(runs)
+
+
+@pytest.mark.parametrize("solver", ["moments", "sgd"])
+@pytest.mark.parametrize("p", [1, 3, 12])
+def test_more_people_are_never_expected_to_do_worse(p, solver):
+    for kind in (LocalLogisticRegression, LocalLinearRegression):
+        plan = kind(1.0, bounds=Bounds(features=(-1, 1), target=(-1, 1)), solver=solver).plan(1000, p)
+        expected = np.array([plan._excess(plan.noise * plan.n / n) for n in np.geomspace(10, 1e9, 60)])
+        assert (np.diff(expected) <= 1e-3 * plan.null_excess).all()
+        assert plan.people_least < plan.people_needed < plan.people_for(0.2 * plan.null_excess + plan.bias)
 
 
 @pytest.mark.parametrize(("degree", "limit"), [(2, 0.035), (4, 0.002)])
@@ -142,7 +186,7 @@ def test_a_quartic_has_less_bias_where_margins_are_long():
 def test_a_fit_that_is_not_refused_is_no_worse_than_weights_zero(factor, length):
     """On average over 300 collections, within two standard errors, also where there is nothing to find."""
     model = LocalLogisticRegression(1.0, bounds=UNIT, fit_intercept=False, degree=2)
-    n = int(factor * model.plan(1000, 2).people_needed)
+    n = int(factor * model.plan(1000, 2).people_least)
     linear = LinearTask("logistic", 1.0, (1.0, 1.0), 2.0, 2.0)
     rng, source, truth = np.random.default_rng(5), RandomSource(5), np.array([length, 0.0])
 

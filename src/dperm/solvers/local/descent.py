@@ -329,23 +329,26 @@ class LocalDescent:
         gain = self.bit.gain
         width, height = typical.high - typical.low, np.asarray(self.curvatures)
         # an entry is drawn in proportion to its width
-        one_person = float((width * width.sum() * (gain / 2.0) ** 2 / height).sum())
+        noise = width * width.sum() * (gain / 2.0) ** 2 / height
         # what the steps and the mean of the weights make of the noise of so many rounds
         alike = ((1.0,),) * self.n_rounds
         rounds, flat = (float(_spread(alike, 1.0, share)[0]) * self.n_rounds for share in (1.0, _FLATTEST))
-        parts = width / height
+        columns = len(self.reach) - self.intercept
+        curvature = float(height[:columns].mean())
         assumes = (
-            f"the objective's curvature is {height.mean():.3g} along a weight",
-            f"the best weights have length {length:.3g}, evenly over {len(self.reach)} features",
+            f"the objective's curvature is {curvature:.3g} along the weight of a column",
+            f"the best weights have length {length:.3g}, evenly over {columns} columns",
         )
         return LocalForecast(
             n=int(n),
-            noise=rounds * one_person / (2.0 * n),
+            noise=rounds * float(noise.sum()) / (2.0 * n),
             bias=0.0,
-            null_excess=float(height.mean()) * length**2 / 2.0,
+            null_excess=curvature * length**2 / 2.0,
             degree=None,
             assumes=assumes,
-            clear=flat / rounds * clear_bar(parts) / float(parts.sum()),
+            clear=flat / rounds * clear_bar(noise) / float(noise.sum()),
+            along=float(noise[:columns].mean() / noise.sum()),
+            dimension=len(self.reach),
         )
 
 

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import stats
 
 from dperm.errors import InvalidInput, Unsupported
+from dperm.solvers.local.quadratic import share_above
+from dperm.solvers.local.sketch import FloatArray
 
 __all__ = ["LocalForecast"]
+
+#: points along the weights and across them over which noise is averaged
+_POINTS = 64
+#: no plan looks beyond so many people
+_MOST = 10**18
 
 
 @dataclass(frozen=True)
 class LocalForecast:
     """What a collection is expected to achieve, before anybody is asked.
 
+    Weights that do not stand out of their noise are 0 and others are shrunk, so that a fit with few people has about
+    the excess of weights 0: :attr:`excess` says what is expected of the weights that a fit returns.
+
     Attributes
     ----------
     noise : float
-        Expected excess risk from the noise of ``n`` people's bits; falls as 1 / n.
+        Expected excess risk from the noise of ``n`` people's bits if nothing were shrunk; falls as 1 / n.
     bias : float
         Excess risk that stays: the polynomial is not the loss.
     null_excess : float
@@ -27,7 +41,11 @@ class LocalForecast:
     assumes : tuple of str
         What was taken for granted.
     clear : float
-        How many times its noise a fit must stand out before any of it is kept, where that decides who is refused.
+        How many times its noise a fit must stand out before any of it is kept.
+    along : float
+        Share of the noise that lies along the best weights.
+    dimension : int
+        Number of weights.
     """
 
     n: int
@@ -36,44 +54,87 @@ class LocalForecast:
     null_excess: float
     degree: int | None
     assumes: tuple[str, ...]
-    clear: float = 1.0
+    clear: float
+    along: float
+    dimension: int
 
     def __str__(self) -> str:
-        parts = f"{self.noise:.3g} from noise"
+        parts = "after shrinkage by the noise"
         if self.degree is not None:
-            parts += f", {self.bias:.3g} from a polynomial of degree {self.degree} in place of the loss"
+            parts += f", with {self.bias:.3g} from a polynomial of degree {self.degree} in place of the loss"
         lines = [
             f"{self.n} people: expected excess risk {self.excess:.3g} ({parts}); weights 0 have {self.null_excess:.3g}",
-            f"about {self._needed()} people are needed to beat weights 0",
+            self._needed(),
             *(f"  assuming {text}" for text in self.assumes),
         ]
         return "\n".join(lines)
 
     def _needed(self) -> str:
-        return "no number of" if self.null_excess <= self.clear * self.bias else str(self.people_needed)
+        if self.null_excess <= self.bias:
+            return "no number of people is enough to beat weights 0"
+        return (
+            f"about {self.people_needed} people are needed to gain half of what can be gained over weights 0; fits of "
+            f"fewer than {self.people_least} are refused"
+        )
 
     @property
     def excess(self) -> float:
-        """Expected excess risk of a fit."""
-        return self.noise + self.bias
+        """Expected excess risk of a fit, whose weights are shrunk by their noise."""
+        return self._excess(self.noise)
+
+    def _excess(self, noise: float) -> float:
+        signal = math.sqrt(2.0 * self.null_excess)
+        along, rest = _normal(self.dimension)
+        found = signal + math.sqrt(2.0 * noise * self.along) * along
+        rest = 2.0 * noise * (1.0 - self.along) * rest
+        kept = share_above(found**2 + rest, 2.0 * noise, 2.0 * noise * self.clear)
+        return float(((kept * found - signal) ** 2 + kept**2 * rest).mean()) / 2.0 + self.bias
 
     @property
     def people_needed(self) -> int:
-        """Number of people from which a fit is expected to beat weights 0."""
-        return self.people_for(self.null_excess / self.clear)
+        """Number of people from which a fit is expected to gain half of what can be gained over weights 0."""
+        return self.people_for((self.null_excess + self.bias) / 2.0)
+
+    @property
+    def people_least(self) -> int:
+        """Number of people below which fits are refused: typical weights would not stand out of their noise."""
+        self._check_reachable(self.null_excess)
+        return math.ceil(self.noise * self.n * max(1.0, self.clear) / (self.null_excess - self.bias))
 
     @property
     def hopeless(self) -> bool:
-        """True if weights 0 are expected to do as well."""
-        return self.n < self.people_needed
+        """True if a fit would be refused: weights 0 are expected to do about as well."""
+        return self.n < self.people_least
 
     def people_for(self, target: float) -> int:
         """Number of people for this expected excess risk."""
         if isinstance(target, bool) or not isinstance(target, int | float) or not target > 0.0:
             raise InvalidInput(f"the excess aimed at must be a number above 0, not {target!r}.")
+        self._check_reachable(target)
+        one_person = self.noise * self.n
+        # the excess falls with the number of people; it is at most that of the unshrunk fit plus that of weights 0
+        low, high = 0, 1
+        while high < _MOST and self._excess(one_person / high) > target:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._excess(one_person / middle) > target else (low, middle)
+        return high
+
+    def _check_reachable(self, target: float) -> None:
         if target <= self.bias:
             raise Unsupported(
                 f"no number of people brings the excess down to {target:.3g}: a polynomial of degree {self.degree} in "
                 f"place of the loss costs {self.bias:.3g} already."
             )
-        return math.ceil(self.noise * self.n / (target - self.bias))
+
+
+@lru_cache(maxsize=64)
+def _normal(dimension: int) -> tuple[FloatArray, FloatArray]:
+    """Evenly likely pairs of a standard normal entry and of the sum of squares of all others, over its mean."""
+    ranks = (np.arange(_POINTS) + 0.5) / _POINTS
+    along = stats.norm.ppf(ranks)
+    along *= 1.0 / math.sqrt(float((along**2).mean()))  # the middles of the ranks miss some of the tails
+    rest = stats.chi2.ppf(ranks, dimension - 1) if dimension > 1 else np.zeros(1)
+    rest /= max(float(rest.mean()), 1e-300)
+    return np.repeat(along, len(rest)), np.tile(rest, len(along))

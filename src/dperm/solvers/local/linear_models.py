@@ -15,7 +15,7 @@ from scipy.special import gammaln
 from dperm.errors import InvalidInput
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.moments import Moments
-from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic
+from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic, clear_bar
 from dperm.solvers.local.quartic import NoisyQuartic
 from dperm.solvers.local.sketch import FloatArray
 from dperm.solvers.local.surrogates import (
@@ -215,42 +215,56 @@ class LinearTask:
         return tuple(replace(one, covariance=None, reason=one.reason or reason) for one in found)
 
     # ---------------------------------------------------------------------------------- before anybody is asked
-    def forecast(self, n: int, row_energy: float) -> LocalForecast:
-        """Say what ``n`` people can achieve if a row's squares sum to ``row_energy`` on average, spread evenly."""
+    def forecast(self, n: int, energies: FloatArray) -> LocalForecast:
+        """Say what ``n`` people can achieve if the squares of features are ``energies`` on average.
+
+        The best weights are taken to lie evenly on all features but the intercept, which tells nothing by itself.
+        """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
-        sketch = self.sketch
+        sketch, columns = self.sketch, energies[: self.dimension - self.intercept]
         width = (sketch.high - sketch.low) * self.task.bit.gain / 2.0
         length = self.typical_length
-        one_person = float((self._effects(width, length) / np.asarray(sketch.shares)).sum())
-        true = self._curvature(length, row_energy)
-        h = true * row_energy / self.dimension
+        effects = self._effects(width, length) / np.asarray(sketch.shares)
+        true = 1.0 if self.loss == "squared" else logistic_curvature(_margins(columns, length))
         # a parabola steeper than the loss moves its minimiser less
         own = 2.0 * self.coefficients[0] if self.degree == 2 else true
+        # without a signal only the slopes' noise matters, and the bar is made of it
+        null = effects[: self.dimension] / energies
+        noise = (effects[: self._n_first].reshape(-1, self.dimension).sum(axis=0) + self._by_entry(effects)) / energies
+        noise /= self.n_outputs
         assumes = (
-            f"a scaled row's squares sum to {row_energy:.3g} on average, evenly over {self.dimension} features",
-            f"the best weights have length {length:.3g}",
+            f"a scaled row's squares sum to {energies.sum():.3g} on average",
+            f"the best weights have length {length:.3g}, evenly over {len(columns)} columns",
         )
         return LocalForecast(
             n=int(n),
-            noise=one_person / (2.0 * h * n) * (true / own) ** 2 / self.n_outputs,
-            bias=self._bias(row_energy),
-            null_excess=h * length**2 / 2.0,
+            noise=float(noise.sum()) * true / (2.0 * own**2 * n),
+            bias=self._bias(columns),
+            null_excess=true * float(columns.mean()) * length**2 / 2.0,
             degree=self.degree,
             assumes=assumes,
+            clear=clear_bar(null) / float(noise.sum()),
+            along=float(noise[: len(columns)].mean() / noise.sum()),
+            dimension=self.dimension,
         )
 
-    def _margins(self, length: float, row_energy: float) -> FloatArray:
-        return margins(self.dimension, length * math.sqrt(row_energy))
+    def _by_entry(self, effects: FloatArray) -> FloatArray:
+        """What the noise of products does to every entry of the gradient: as much to each of their features."""
+        out = np.zeros(self.dimension)
+        for product, effect in zip(self._products, effects[self._n_first :], strict=True):
+            np.add.at(out, list(product), effect / len(product))
+        return out
 
-    def _curvature(self, length: float, row_energy: float) -> float:
-        return 1.0 if self.loss == "squared" else logistic_curvature(self._margins(length, row_energy))
-
-    def _bias(self, row_energy: float) -> float:
+    def _bias(self, columns: FloatArray) -> float:
         if self.loss == "squared":
             return 0.0
-        reached = [self._margins(share * self.radius, row_energy) for share in _LENGTHS]
+        reached = [_margins(columns, share * self.radius) for share in _LENGTHS]
         return float(np.mean([surrogate_bias(self.coefficients, s) for s in reached]))
+
+
+def _margins(columns: FloatArray, length: float) -> FloatArray:
+    return margins(len(columns), length * math.sqrt(float(columns.sum())))
 
 
 @lru_cache(maxsize=4096)

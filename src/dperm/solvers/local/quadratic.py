@@ -10,7 +10,7 @@ from scipy import stats
 
 from dperm.solvers.local.sketch import FloatArray
 
-__all__ = ["Estimate", "NoisyQuadratic", "clear_bar", "clearly_kept", "interval"]
+__all__ = ["Estimate", "NoisyQuadratic", "clear_bar", "clearly_kept", "interval", "share_above"]
 
 #: an interval needs every curvature to stand out of its noise by this factor: the delta method is linear in the noise
 _CLEAR = 4.0
@@ -152,15 +152,16 @@ def clearly_kept(total: float, noise: float, null: FloatArray) -> float:
     ``null`` are the expected squares of its terms without a signal. From a bar on weights are kept, at first no more
     than they are longer than the bar: those just above it are the ones that noise has enlarged.
     """
-    alone = float(null.sum())
-    if not total > 0.0 or alone <= 0.0:
+    if not total > 0.0 or float(null.sum()) <= 0.0:
         return _kept(total, noise)
-    bar = clear_bar(null)
-    if total <= bar:
-        return 0.0
-    below = math.sqrt(bar / total)
+    return float(share_above(np.array([total]), noise, clear_bar(null))[0])
+
+
+def share_above(total: FloatArray, noise: float, bar: float) -> FloatArray:
+    """Shares that are kept of sums of squares, given what noise adds to them and the bar."""
+    below = np.sqrt(bar / np.maximum(total, bar))
     # grows with the length as in soft thresholding, and for clear weights leaves nothing but the first share
-    return min(_kept(total, noise), 1.0 - below ** (1.0 / below))
+    return np.clip(np.minimum(1.0 - noise / np.maximum(total, bar), 1.0 - below ** (1.0 / below)), 0.0, 1.0)
 
 
 def clear_bar(null: FloatArray) -> float:

@@ -23,14 +23,14 @@ def typical_length(loss: str, radius: float, reach: tuple[float, ...], intercept
     """Length of the best weights that is taken for granted where nothing is known yet, rows being in the unit ball.
 
     Weights of the squared loss cannot be long, as the target is within [-1, 1]: they are those whose predictions have
-    a mean square of 1/6, if features are spread evenly over their reach.
+    a mean square of 1/6, if features are spread evenly over their reach and the intercept tells nothing.
     """
     if loss == "logistic":
         return TYPICAL * radius
-    squares = np.square(reach) / 3.0
-    if intercept:
-        squares[-1] *= 3.0
-    return min(TYPICAL * radius, float(np.sqrt(_EXPLAINED * len(reach) / min(1.0, float(squares.sum())))))
+    squares = np.square(reach[: len(reach) - intercept]) / 3.0
+    # rows of the unit ball leave to the columns what the intercept does not take
+    left = 1.0 - (reach[-1] ** 2 if intercept else 0.0)
+    return min(TYPICAL * radius, float(np.sqrt(_EXPLAINED * len(squares) / min(left, float(squares.sum())))))
 
 
 def logistic_surrogate(degree: int, margin: float) -> tuple[float, ...]:
