@@ -177,10 +177,10 @@ class LocalFit(LocalRounds):
         plan = self.plan(max(n, 1), n_features, n_classes)
         if n < plan.people_least:
             raise Unsupported(
-                f"{n} people are too few for {n_features} columns at epsilon {self.epsilon:g}: weights stand out of their "
-                f"noise from about {plan.people_least} on, and a fit gains half of what can be gained over weights 0 from "
-                f"about {plan.people_needed} on; ask more people, raise epsilon, use fewer columns, or set "
-                "refuse_hopeless=False."
+                f"{n} people are too few for {n_features} columns at epsilon {self.epsilon:g}: weights stand out of "
+                f"their noise from about {plan.people_least} on, and a fit gains half of what can be gained over "
+                f"weights 0 from about {plan.people_needed} on; ask more people, raise epsilon, use fewer columns, or "
+                "set refuse_hopeless=False."
             )
 
     # ---------------------------------------------------------------------------------- fits
@@ -234,6 +234,7 @@ class LocalFit(LocalRounds):
                 "radius, degree and dperm's version must be those of the task that people answered."
             )
         linear = asked[0]
+        linear.task.check(counts)
         people = checked_collection(self.ledger, counts, n_people)
         # the reports are out, whatever comes of them: charged before anything else is refused
         charged = task_charged(self.ledger, linear.task, people, secure=counts.secure)

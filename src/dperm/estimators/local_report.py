@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.report import PrivacyReport, ReleaseLine
-from dperm.solvers.local import Counts, LocalDescent, Task
+from dperm.solvers.local import Counts, DescentState, LocalDescent, Task
 
 __all__ = [
     "checked_collection",
@@ -42,8 +41,8 @@ NOT_COVERED = (
 _SEEDED = "insecure_seed makes the bits reproducible"
 _REPORTS = "reports, one per person"
 
-#: per ledger and task, the counts that this process has met and that are no part of one another
-_met: WeakKeyDictionary[Ledger, dict[str, list[Counts]]] = WeakKeyDictionary()
+#: per ledger, data set and task or descent, what this process has met of it and is no part of one another
+_met: dict[tuple[str, str, str], list[Counts | DescentState]] = {}
 
 
 def checked_ledger(ledger: Any) -> Ledger | None:
@@ -97,27 +96,41 @@ def checked_people(ledger: Ledger | None, n_reports: int, n_people: int | None) 
     return int(n_people)
 
 
-def checked_collection(ledger: Ledger | None, counts: Counts, n_people: int | None) -> int:
-    """Return the number of people behind counts, as :func:`checked_people`, all counts of the task taken together.
+def checked_collection(ledger: Ledger | None, found: Counts | DescentState, n_people: int | None) -> int:
+    """Return the number of people behind counts or a descent's state, all that was met of the task taken together.
 
-    Counts of a task grow by addition. Two that are not part of one another hold reports of different collections, or of
-    different collectors: with a ledger, all that this process has met must not be more than one per person.
+    Counts of a task grow by addition, and a descent goes on round by round. Two of which neither is part of the other
+    hold reports of different collections, or of different collectors: with a ledger, all that this process has met must
+    not be more than one per person (:func:`checked_people`).
     """
-    people = checked_people(ledger, counts.n_people, n_people)
+    people = checked_people(ledger, found.n_people, n_people)
     if ledger is None:
         return people
-    met = _met.setdefault(ledger, {}).get(counts.task, [])
-    if any(_holds(before, counts) for before in met):
+    asked = found.task if isinstance(found, Counts) else found.descent
+    # the number that a ledger was created with: handles on one file are one ledger
+    key = str(ledger.entries()[0]["ledger"]), ledger.dataset, asked
+    met = _met.get(key, [])
+    if any(_holds(before, found) for before in met):
         return people
-    apart = [*(before for before in met if not _holds(counts, before)), counts]
+    apart = [*(before for before in met if not _holds(found, before)), found]
     checked_people(ledger, sum(part.n_people for part in apart), n_people)
-    _met[ledger][counts.task] = apart
+    _met[key] = apart
     return people
 
 
-def _holds(whole: Counts, part: Counts) -> bool:
-    """Whether every cell of ``part`` is within that of ``whole``."""
-    return bool((whole.by_answer >= part.by_answer).all())
+def _holds(whole: Counts | DescentState, part: Counts | DescentState) -> bool:
+    """Whether every cell of ``part`` is within that of ``whole``, or a state is an earlier one of the same descent."""
+    if isinstance(whole, Counts) and isinstance(part, Counts):
+        return bool((whole.by_answer >= part.by_answer).all())
+    if isinstance(whole, DescentState) and isinstance(part, DescentState):
+        return part == whole or part.round == 0 or _goes_on(part, whole)
+    return False
+
+
+def _goes_on(earlier: DescentState, later: DescentState) -> bool:
+    """Whether a later state has the rounds of an earlier one: variances are estimated from every round's reports."""
+    same = later.delay == earlier.delay and later.variances[: earlier.round] == earlier.variances
+    return earlier.round < later.round and earlier.n_people <= later.n_people and same
 
 
 def task_charged(

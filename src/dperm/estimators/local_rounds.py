@@ -11,7 +11,7 @@ from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import DescentState, Estimate, LinearTask, LocalDescent
 
 from ._base import Problem
-from .local_report import checked_people, collection_charged, task_charged
+from .local_report import checked_collection, collection_charged, task_charged
 from .local_rows import Rows, blocks
 
 __all__ = ["LocalRounds"]
@@ -80,7 +80,7 @@ class LocalRounds:
         linear, rows, descent = self._public_rounds(n_features, names)
         if not isinstance(state, DescentState) or state.descent != descent.digest:
             raise InvalidInput("this is not the state of a descent with these parameters, columns and labels.")
-        people = checked_people(self.ledger, state.n_people, n_people)
+        people = checked_collection(self.ledger, state, n_people)
         # the reports are out, whatever comes of them: charged before anything else is refused
         charged = task_charged(self.ledger, descent, people, secure=state.secure)
         self._refuse(state.n_people, n_features, None)

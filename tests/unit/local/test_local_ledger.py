@@ -272,6 +272,30 @@ class TestRoundsThatPeopleAnswer:
         ]
         assert len({descent.digest, *others}) == 3
 
+    def test_a_descent_that_is_run_again_is_more_reports_than_people(self, table):
+        """States of one run continue one another; those of another run hold other reports."""
+        ledger = Ledger(dataset="people")
+        model, descent, state = self.rounds(table, ledger, RandomSource())
+        early = descent.start()
+        records = np.column_stack([table[0], np.ones(5000)]) / np.sqrt(2) * np.where(table[1], 1, -1)[:, None]
+        groups, states = np.array_split(records, 5), []
+        for group in groups:
+            early = descent.after(early, descent.task(early).collect(group, RandomSource()))
+            states.append(early)
+        model.set_params(refuse_hopeless=False)
+        for known in (descent.start(), states[1], states[4], states[2], states[4]):
+            model.fit_rounds(known, 1, n_people=5000)
+        for _ in range(2):
+            with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+                model.fit_rounds(state, 1, n_people=5000)
+        # the last round asked again, of the same run
+        again = descent.after(states[3], descent.task(states[3]).collect(groups[4], RandomSource()))
+        with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+            model.fit_rounds(again, 1, n_people=5000)
+        assert fits(ledger) == 1
+        model.fit_rounds(state, 1, n_people=10_000)
+        assert fits(ledger) == 2
+
     def test_seeded_rounds_have_no_guarantee(self, table):
         ledger = Ledger(dataset="people")
         model, _, state = self.rounds(table, ledger, RandomSource(1))
@@ -348,20 +372,3 @@ def test_reports_that_are_out_are_charged_also_if_the_fit_is_refused(table):
     with pytest.raises(Unsupported, match="too few"):
         model.fit_rounds(descent.run(np.ones((50, 2)), RandomSource()), 1, n_people=50)
     assert fits(ledger) == 1
-
-
-def test_two_collections_under_one_task_are_more_reports_than_people(table):
-    """Counts of one collection grow; those that do not hold one another are of different reports."""
-    first, second = (LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_ for _ in range(2))
-    ledger = Ledger(dataset="people")
-    counted(ledger, first)
-    counted(ledger, first)
-    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
-        counted(ledger, second)
-    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
-        counted(ledger, second)  # asking again does not help
-    counted(Ledger(dataset="others"), second)
-    shards = Ledger(dataset="people")
-    for counts in (first, second, first + second, second):
-        counted(shards, counts, n_people=10_000)
-    assert fits(shards) == 1

@@ -269,3 +269,39 @@ def test_a_wrong_entry_is_found_in_any_block():
     records[150_000] = 2.0
     with pytest.raises(InvalidData, match="0 and 1"):
         Marginals(1.0, n_bits=1, k=1, n_people=10).fit(records)
+
+
+def expanded(d=1, n_degrees=8):
+    queries = SmoothQueries(1.0, low=[-1.0] * d, high=[1.0] * d, n_degrees=n_degrees)
+    return queries.fit(np.zeros((1000, d)))
+
+
+def test_the_bias_of_a_smooth_query_holds_what_no_coefficient_sees():
+    """A Chebyshev polynomial that is 0 at all nodes."""
+    answer = expanded().query(lambda x: x[:, 0] + 0.05 * np.cos(64.0 * np.arccos(x[:, 0])))
+    assert 0.049 < answer.bias < 0.06
+
+
+def test_the_bound_holds_what_both_functions_change_between_points():
+    """x is its own expansion: nothing is missed at any point, and both change by 1 per unit up to the next one."""
+    assert expanded().query(lambda x: x[:, 0], lipschitz=1.0).bias == pytest.approx(2.0 / 4096, rel=1e-6)
+    assert expanded().query(lambda x: x[:, 0], lipschitz=3.0).bias == pytest.approx(4.0 / 4096, rel=1e-6)
+
+
+@pytest.mark.parametrize(("d", "lipschitz"), [(1, 0.0), (1, 1.9), (3, 1.0)])
+def test_a_lipschitz_constant_that_the_values_contradict_is_refused(d, lipschitz):
+    model = expanded(d, 4)
+    with pytest.raises(InvalidInput, match="too small: this function changes by"):
+        model.query(lambda x: x[:, -1] ** 2, lipschitz=lipschitz)
+    assert model.query(lambda x: x[:, -1] ** 2, lipschitz=2.0).bias < 1.0
+    assert model.query(lambda x: np.full(len(x), 1e9), lipschitz=0.0).bias < 1e-3
+
+
+def test_functions_that_are_nothing_on_every_grid_are_refused():
+    """Three columns: 0 at all 32 nodes and in the middles of all 40 cells of the first one."""
+
+    def hidden(x):
+        return x[:, 0] + np.cos(32.0 * np.arccos(x[:, 0])) * np.cos(20.0 * np.pi * (x[:, 0] + 1.0))
+
+    with pytest.raises(InvalidInput, match="varies too fast"):
+        expanded(3, 4).query(hidden)

@@ -19,6 +19,8 @@ MOST_DEGREES = 32
 _NODES = (64, 64, 32)
 #: points per column at which what stands for a function is compared with it
 _FINE = (4096, 192, 40)
+#: points off all grids at which it is compared as well
+_SCATTERED = 2048
 #: a function that its expansion misses by more than this share of its range is not smooth enough
 _ROUGH = 0.1
 
@@ -29,28 +31,33 @@ def chebyshev_expansion(
     """Return a function's coefficients of degrees below ``n_degrees`` in every column, and what they leave out.
 
     Without a Lipschitz constant the latter is an estimate: the sum of all other coefficients, plus the largest miss of
-    all coefficients together at points between the nodes. With one it is a bound on the largest difference between the
-    function and the returned coefficients anywhere: the largest at the points, plus what both can change up to the next
-    point.
+    all coefficients together at points between the nodes, on a grid and off it. With one it is a bound on the largest
+    difference between the function and the returned coefficients anywhere: the largest on the grid, plus what both can
+    change up to the next point of it.
     """
     d = low.size
     nodes, size = _NODES[d - 1], _FINE[d - 1]
 
-    def called(axis: FloatArray) -> FloatArray:
-        grid = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
-        values = np.asarray(function(low + (grid + 1.0) / 2.0 * (high - low)), np.float64)
-        if values.shape != (len(grid),) or not np.isfinite(values).all():
+    def called(points: FloatArray) -> FloatArray:
+        values = np.asarray(function(low + (points + 1.0) / 2.0 * (high - low)), np.float64)
+        if values.shape != (len(points),) or not np.isfinite(values).all():
             raise InvalidInput("a query must give one finite number for every record inside the bounds.")
-        return values.reshape((len(axis),) * d)
+        return values
 
-    sampled = called(np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes))
+    def on_grid(axis: FloatArray) -> FloatArray:
+        grid = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
+        return called(grid).reshape((len(axis),) * d)
+
+    sampled = on_grid(np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes))
     found = np.asarray(fft.dctn(sampled, type=2) / nodes**d)
     for one in range(d):
         np.moveaxis(found, one, 0)[0] /= 2.0
     asked = found[tuple(slice(n_degrees) for _ in range(d))]
     # the middles of even cells are no Chebyshev nodes: what hides between those is met
     axis = (2.0 * np.arange(size) + 1.0) / size - 1.0
-    values = called(axis)
+    values = on_grid(axis)
+    if lipschitz is not None:
+        _check_lipschitz(values, lipschitz, (high - low) / size)
 
     def miss(coefficients: FloatArray) -> float:
         table = coefficients
@@ -59,7 +66,13 @@ def chebyshev_expansion(
             table = np.moveaxis(np.tensordot(basis, table, axes=(1, one)), 0, one)
         return float(np.abs(values - table).max())
 
-    between, spread = miss(found), float(np.ptp(values))
+    # what is 0 on every grid is met at points on none
+    points = _scattered(d)
+    table = np.tensordot(np.polynomial.chebyshev.chebvander(points[:, 0], nodes - 1), found, axes=(1, 0))
+    for one in range(1, d):
+        table = np.einsum("mr...,mr->m...", table, np.polynomial.chebyshev.chebvander(points[:, one], nodes - 1))
+    elsewhere = float(np.abs(called(points) - table).max())
+    between, spread = max(miss(found), elsewhere), float(np.ptp(values))
     if between > _ROUGH * spread + 1e-9 * float(np.abs(values).max()):
         raise InvalidInput(
             f"this function varies too fast for smooth queries: an expansion at {nodes} nodes per column misses it by "
@@ -72,3 +85,20 @@ def chebyshev_expansion(
     slopes = [float((np.moveaxis(np.abs(asked), one, -1) @ squares).sum()) for one in range(d)]
     steepest = float(np.linalg.norm(np.array(slopes) * 2.0 / (high - low)))
     return asked, miss(asked) + (lipschitz + steepest) * float(np.linalg.norm(high - low)) / (2.0 * size)
+
+
+def _scattered(d: int) -> FloatArray:
+    """Points spread evenly over the cube: multiples of irrational numbers, up to whole ones."""
+    steps = np.sqrt([2.0, 3.0, 5.0])[:d]
+    return np.asarray(2.0 * np.mod(np.arange(1, _SCATTERED + 1)[:, None] * steps, 1.0) - 1.0)
+
+
+def _check_lipschitz(values: FloatArray, lipschitz: float, apart: FloatArray) -> None:
+    """Refuse a Lipschitz constant that neighbouring points, so far apart, contradict."""
+    rounding = 1e-9 * float(np.abs(values).max())
+    for one, step in enumerate(apart):
+        most = float(np.abs(np.diff(values, axis=one)).max())
+        if most > lipschitz * step + rounding:
+            raise InvalidInput(
+                f"lipschitz={lipschitz:g} is too small: this function changes by {most / step:.3g} per unit somewhere."
+            )

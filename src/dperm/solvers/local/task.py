@@ -50,8 +50,8 @@ class Counts:
     secure: bool = True
 
     def __post_init__(self) -> None:
-        above = self.ones if self.ones.ndim == 1 else self.ones.sum(axis=1)
-        if self.n.shape != above.shape or (self.ones < 0).any() or (above > self.n).any():
+        above = self.ones.sum(axis=1) if self.ones.ndim == 2 else self.ones
+        if self.n.ndim != 1 or self.n.shape != above.shape or (self.ones < 0).any() or (above > self.n).any():
             raise InvalidInput("counts must hold, for every statistic, at most as many ones as reports.")
 
     @property
@@ -63,7 +63,7 @@ class Counts:
     def __add__(self, other: Counts) -> Counts:
         if not isinstance(other, Counts):
             return NotImplemented
-        if self.task != other.task:
+        if self.task != other.task or self.by_answer.shape != other.by_answer.shape:
             raise InvalidInput("counts of two different tasks cannot be merged.")
         return Counts(self.task, self.n + other.n, self.ones + other.ones, self.secure and other.secure)
 
@@ -223,10 +223,19 @@ class Task:
         spread = (squares + 2.0 * self.bit.gain**2) / (counts.n + 2.0) - (total / (counts.n + 2.0)) ** 2
         return low + half * (total / n + 1.0), np.where(counts.n > 0, half**2 * spread / n, np.inf)
 
-    def _sums(self, counts: Counts) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of all decoded answers, for ranges of -1 to 1, and of their squares."""
+    def check(self, counts: Counts) -> None:
+        """Refuse counts of another task, and those that are not one cell for every answer to every statistic."""
         if counts.task != self.digest:
             raise InvalidInput("these counts belong to another task or to another version of it.")
+        if counts.by_answer.shape != (self.sketch.size, self.n_levels):
+            raise InvalidInput(
+                f"these counts are damaged: the task has {self.sketch.size} statistics with {self.n_levels} answers "
+                f"each, the counts {len(counts.n)} with {counts.by_answer.shape[1]}."
+            )
+
+    def _sums(self, counts: Counts) -> tuple[FloatArray, FloatArray]:
+        """Return the sums of all decoded answers, for ranges of -1 to 1, and of their squares."""
+        self.check(counts)
         return counts.by_answer @ self.bit.decoded, counts.by_answer @ self.bit.decoded**2
 
     @cached_property
