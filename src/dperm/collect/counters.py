@@ -44,13 +44,12 @@ class Counters(Database):
         number, size = self._numbers[digest], _block_size(self._known[digest])
         added = np.bincount(cells, minlength=self._known[digest].n_cells)
         touched = np.unique(cells // size).tolist()
-        marks_of = ", ".join("?" * len(touched))
         known = dict(
             self._rows(
                 connection,
-                f"SELECT block, n FROM dperm_counters WHERE task = ? AND time_window = ? AND block IN ({marks_of}) "
+                f"SELECT block, n FROM dperm_counters WHERE task = ? AND time_window = ? AND block {self._among} "
                 f"ORDER BY block{self._locking}",
-                (number, window, *touched),
+                (number, window, self._several(touched)),
             )
         )
         fresh, changed = [], []
