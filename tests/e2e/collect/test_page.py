@@ -200,7 +200,7 @@ def test_another_site_reports_once_without_a_preflight(
     assert not {"cookie", "referer", "authorization"} & set(headers[0]), headers[0]
     assert headers[0]["content-length"] == "224"
     with urllib.request.urlopen(f"{collector.url}/v1/speed/estimate") as answer:
-        assert json.load(answer)["n"] == 1
+        assert json.load(answer)["reports"] == 1
     log = collector.log.read_text()
     assert "127.0.0.1" not in log
     assert "Mozilla" not in log

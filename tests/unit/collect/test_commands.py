@@ -193,6 +193,8 @@ def test_one_clear_sentence(run: Any, arguments: list[str], sentence: str) -> No
         ["estimate", "speed", "--window", "99999999999999999999"],
         ["estimate", "speed", "--version", "0"],
         ["tokens", "speed.json", "--token-key", "key", "--count", "0"],
+        ["serve", "speed.json", "--most-connections", "0"],
+        ["serve", "speed.json", "--idle-seconds", "-5"],
     ],
 )
 def test_numbers_outside_their_range(run: Any, arguments: list[str]) -> None:
@@ -216,6 +218,23 @@ def test_a_collector_that_is_not_there(run: Any) -> None:
         run("send", "http://127.0.0.1:9/v1/x", "--value", "a=1")
     with pytest.raises(RunError, match="cannot be reached"):
         run("estimate", "x", "--url", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:8000", "http://127.0.0.1:8000", "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1/speed/schema",
+     "http://127.0.0.1:8000/speed", "ftp://127.0.0.1/v1/speed"],
+)  # fmt: skip
+def test_a_wrong_address_names_the_right_form(run: Any, url: str) -> None:
+    run("init", "speed.json", *SPEED)
+    for command in (["send", url, "--value", "a=1"], ["simulate", "speed.json", "--url", url]):
+        with pytest.raises(InvalidInput, match=r"write it like http://127\.0\.0\.1:8000/v1/NAME\."):
+            run(*command)
+    if url != "http://127.0.0.1:8000":
+        with pytest.raises(InvalidInput if "speed" not in url or "v1" in url else RunError):
+            run("estimate", "speed", "--url", url)
+    with pytest.raises(InvalidInput, match=r"write it like http://127\.0\.0\.1:8000\."):
+        run("estimate", "speed", "--url", "http://127.0.0.1:8000/v1/speed")
 
 
 def test_too_few_people_are_said_so(run: Any) -> None:
