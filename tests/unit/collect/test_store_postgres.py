@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dperm.collect import Collection
-from dperm.collect.store import Entry, Store, open_store
+from dperm.collect.store import Entry, Outcome, Store, open_store
+from dperm.errors import StoreError
 
 
 @pytest.fixture
@@ -84,3 +85,35 @@ def test_nobody_waits_long_for_tidying(postgres: Store, logistic: Collection) ->
     assert postgres.tidy()
     assert not any(state in _file_of_counters(postgres) for state in earlier)
     assert postgres.counts(logistic).n_people == 505
+
+
+_NO_SPACE = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+END $$;
+CREATE CONSTRAINT TRIGGER full_disk AFTER INSERT OR UPDATE ON dperm_counters
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION full_disk()
+"""
+
+
+def test_a_server_with_a_full_disk_acknowledges_nothing(postgres: Store, logistic: Collection) -> None:
+    """The server itself answers COMMIT with the error of a full disk; the disk is not: that would need a mount."""
+    import psycopg
+
+    postgres.register(logistic)
+    first, second = (Entry(logistic.digest, [k], [k + 1], [k]) for k in (1, 2))
+    assert postgres.add([first], 0.0) == [Outcome(1, 0, 0)]
+    with psycopg.connect(postgres._url, autocommit=True) as connection:
+        connection.execute(_NO_SPACE)
+        with pytest.raises(StoreError, match=r"No space left on device.*nothing was acknowledged, try again"):
+            postgres.add([second], 0.0)
+        with pytest.raises(StoreError, match="No space left"):
+            postgres.probe()  # what /health asks
+        assert postgres.counts(logistic).n_people == 1
+        spent = connection.execute("SELECT id FROM dperm_spent_1").fetchall()
+        assert spent == [(1,)]  # an id that stayed spent would turn the retry away
+        connection.execute("DROP FUNCTION full_disk CASCADE")
+    postgres.probe()
+    assert postgres.add([first, second], 0.0) == [Outcome(0, 1, 0), Outcome(1, 0, 0)]
+    assert postgres.counts(logistic).n_people == 2
