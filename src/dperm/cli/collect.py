@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dperm.cli.collect_fetch import collection_at, collector_at, fetched, read_json
 from dperm.cli.collect_init import init
 from dperm.cli.output import Output, with_output
 from dperm.errors import InvalidInput, MissingDependency, RunError
@@ -47,14 +48,32 @@ collect.add_command(init)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8000, show_default=True, help="Where to listen; 0 takes any free port.")
 @click.option("--token-key", type=_FILE, help="Key of one-time tokens (`dperm collect tokens` makes it).")
-@click.option("--most-connections", default=1000, show_default=True, help="Connections at once; more are turned away.")
-@click.option("--idle-seconds", default=10, show_default=True, help="When a silent connection is closed.")
+@click.option(
+    "--counts-secret",
+    type=_FILE,
+    help="Lets whoever knows this file's secret fetch counters, for merging; made if it is not there.",
+)
+@click.option(
+    "--most-connections",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Connections at once; more are turned away.",
+)
+@click.option(
+    "--idle-seconds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="When a silent connection is closed.",
+)
 def serve(
     tasks: Sequence[Path],
     database: str,
     host: str,
     port: int,
     token_key: Path | None,
+    counts_secret: Path | None,
     most_connections: int,
     idle_seconds: int,
 ) -> None:
@@ -68,10 +87,11 @@ def serve(
         ) from None
     from dperm.collect import Collection
     from dperm.collect.store import open_store
-    from dperm.collect.tokens import read_key
+    from dperm.collect.tokens import read_key, read_secret
 
     read = [Collection.read(path) for path in tasks]
     key = None if token_key is None else read_key(token_key)
+    secret = None if counts_secret is None else read_secret(counts_secret, create=True)
     store = open_store(database, create=True)
     for one in read:
         store.register(one)
@@ -89,7 +109,7 @@ def serve(
             click.echo(f"  {one.name} version {one.version}, epsilon {one.task.epsilon:g}, hash {one.digest}")
 
     limits = {"most_connections": most_connections, "idle_seconds": idle_seconds}
-    run(Service(store, key), host, port, started=started, **limits)
+    run(Service(store, key, counts_secret=secret), host, port, started=started, **limits)
 
 
 @collect.command()
@@ -125,7 +145,7 @@ def send(
     from dperm.collect.sdk.python import Device, RefusedTask, load
 
     try:
-        task = load(url.rstrip("/"), digest)
+        task = load(collection_at(url), digest)
         known = _values(task, values)
         device = Device(memo, cap)
         report = device.report(task, known, _target(task, target), token)
@@ -209,7 +229,7 @@ def simulate(task: Path, people: int, url: str | None, database: str, seed: int,
             for reports in made:
                 store.add([invented.entry_of(one, reports)], time.time())
     else:
-        with closing(invented.Sender(url.rstrip("/"))) as sender:
+        with closing(invented.Sender(collection_at(url))) as sender:
             for reports in made:
                 status, answer = sender.send(invented.send_packed(one, reports))
                 if status != 201:
@@ -243,7 +263,7 @@ def estimate(
     if url is not None:
         if query:
             raise InvalidInput("--query needs the counts: leave out --url and name the --database.")
-        data = _fetched(url.rstrip("/") + f"/v1/{name}/estimate", {"version": version, "window": window})
+        data = fetched(collector_at(url) + f"/v1/{name}/estimate", {"version": version, "window": window})
     else:
         from dperm.collect.results import published
         from dperm.collect.store import open_store
@@ -287,16 +307,19 @@ def counts(name: str, out: Path, database: str, version: int | None) -> None:
 @collect.command()
 @click.argument("sources", nargs=-1, required=True, metavar="FILE|URL...")
 @_DATABASE
-def merge(sources: Sequence[str], database: str) -> None:
+@click.option("--counts-secret", type=_FILE, help="File of the secret that the collectors at the addresses ask for.")
+def merge(sources: Sequence[str], database: str, counts_secret: Path | None) -> None:
     """Add other collectors' counters, from files of `dperm collect counts` or from .../v1/NAME/counts.
 
     Merging the same counters again changes nothing.
     """
     from dperm.collect.store import open_store
+    from dperm.collect.tokens import read_secret
 
+    known = None if counts_secret is None else read_secret(counts_secret)
     with open_store(database) as store:
         for source in sources:
-            exported = _fetched(source, {}) if "://" in source else _read_json(Path(source))
+            exported = fetched(source, {}, known) if "://" in source else read_json(Path(source))
             click.echo(f"{source}: {store.merge(exported)} new reports")
 
 
@@ -349,28 +372,3 @@ def _found(store: Store, name: str, version: int | None) -> Collection:
         names = ", ".join(sorted({known.name for known in store.collections.values()})) or "none"
         raise InvalidInput(f"there is no such collection in {store.shown}: it has {names}.")
     return one
-
-
-def _fetched(url: str, query: dict[str, Any]) -> Any:
-    import urllib.error
-    import urllib.parse
-    import urllib.request
-
-    asked = urllib.parse.urlencode({key: value for key, value in query.items() if value is not None})
-    try:
-        with urllib.request.urlopen(f"{url}?{asked}" if asked else url, timeout=60) as answer:
-            return json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            raise RunError(f"the collector answered {error.code} at {url}.") from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"the collector at {url} cannot be reached ({getattr(error, 'reason', error)}).") from None
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(f"{str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise InvalidInput(f"{str(path)!r} is not JSON.") from None

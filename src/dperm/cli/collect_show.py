@@ -16,7 +16,7 @@ def show_estimate(to: Output, data: dict[str, Any]) -> None:
     to.lines(
         [
             ("collection", f"{data['name']} version {data['version']}"),
-            ("reports", str(data["n"])),
+            ("reports", str(data["n"]) + _waiting(data)),
             ("privacy", f"epsilon {privacy['epsilon']:g} per person, delta 0; {privacy['unit']}"),
         ]
     )
@@ -25,7 +25,9 @@ def show_estimate(to: Output, data: dict[str, Any]) -> None:
         return
     for title, rows in _tables(model):
         to.text("")
-        to.table([title, "estimate", "from", "to"], rows, right=(1, 2, 3))
+        to.table([title, "estimate", "from", "to", "unshrunk"][: len(rows[0])], rows, right=(1, 2, 3, 4))
+    if model.get("shrinkage"):
+        to.text(f"{model['shrinkage']}.")
     if model.get("intervals_reason"):
         to.text(f"no intervals: {model['intervals_reason']}")
     if "query" in data:
@@ -44,6 +46,7 @@ def _tables(model: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     coef = model["coef"] if isinstance(model["coef"][0], list) else [model["coef"]]
     intercept = model["intercept"] if isinstance(model["intercept"], list) else [model["intercept"]]
     ends = model["intervals"] if several or model["intervals"] is None else [model["intervals"]]
+    middles = model.get("unshrunk") if several else [model.get("unshrunk")]
     out = []
     for k, weights in enumerate(coef):
         values = [*weights, intercept[k]]
@@ -53,8 +56,16 @@ def _tables(model: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
             [name, f"{value:.4g}", *(("", "") if pair is None else (f"{pair[0]:.4g}", f"{pair[1]:.4g}"))]
             for name, value, pair in zip(model["names"], values, bounds, strict=True)
         ]
+        if middles and middles[k]:
+            rows = [[*row, f"{middle:.4g}"] for row, middle in zip(rows, middles[k], strict=True)]
         out.append((title, rows))
     return out
+
+
+def _waiting(data: dict[str, Any]) -> str:
+    """How many reports a service has counted since it made the estimate."""
+    more = data.get("reports", data["n"]) - data["n"]
+    return f", and {more} since; the next estimate is made at {data['next_at']}" if more else ""
 
 
 def _row(name: str, one: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dperm.collect.schema import Collection
 from dperm.errors import InvalidInput
 from dperm.solvers.local import Counts
 
-__all__ = ["EXPORT_FORMAT", "Counters"]
+__all__ = ["EXPORT_FORMAT", "Counters", "Snapshot"]
 
 EXPORT_FORMAT = "dperm counts 1"
 
@@ -25,6 +26,38 @@ _MERGE = (
 #: counters in one row: whoever sees which transaction wrote a row learns of a report no more than the row, never its
 #: answer; a row of this size fits into a page of both databases
 _BLOCK = 240
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All counters of a collection at one moment, by their windows."""
+
+    collection: Collection
+    rows: Sequence[tuple[int, IntArray, IntArray]]
+
+    @property
+    def n(self) -> int:
+        """How many reports they hold."""
+        return sum(int(found.sum()) for _, _, found in self.rows)
+
+    def counts(self, window: int | None = None) -> Counts:
+        """Return the counts of everything, or of one window."""
+        cells = np.zeros(self.collection.n_cells, np.int64)
+        for at, which, found in self.rows:
+            if window in (None, at):
+                np.add.at(cells, which, found)
+        task = self.collection.task
+        answers = cells.reshape(-1, task.n_levels)
+        ones = answers[:, 1] if task.n_levels == 2 else answers[:, 1:]
+        return Counts(task.digest, answers.sum(axis=1), np.ascontiguousarray(ones))
+
+    @property
+    def windows(self) -> dict[int, int]:
+        """How many reports every window has."""
+        out: dict[int, int] = {}
+        for window, _, found in self.rows:
+            out[window] = out.get(window, 0) + int(found.sum())
+        return dict(sorted(out.items()))
 
 
 class Counters(Database):
@@ -44,13 +77,12 @@ class Counters(Database):
         number, size = self._numbers[digest], _block_size(self._known[digest])
         added = np.bincount(cells, minlength=self._known[digest].n_cells)
         touched = np.unique(cells // size).tolist()
-        marks_of = ", ".join("?" * len(touched))
         known = dict(
             self._rows(
                 connection,
-                f"SELECT block, n FROM dperm_counters WHERE task = ? AND time_window = ? AND block IN ({marks_of}) "
+                f"SELECT block, n FROM dperm_counters WHERE task = ? AND time_window = ? AND block {self._among} "
                 f"ORDER BY block{self._locking}",
-                (number, window, *touched),
+                (number, window, self._several(touched)),
             )
         )
         fresh, changed = [], []
@@ -81,20 +113,11 @@ class Counters(Database):
 
     def counts(self, collection: Collection, window: int | None = None) -> Counts:
         """Return the counts of everything, or of one window, merged ones included."""
-        cells = np.zeros(collection.n_cells, np.int64)
-        for _, at, found in self._counted(collection, window):
-            np.add.at(cells, at, found)
-        task = collection.task
-        answers = cells.reshape(-1, task.n_levels)
-        ones = answers[:, 1] if task.n_levels == 2 else answers[:, 1:]
-        return Counts(task.digest, answers.sum(axis=1), np.ascontiguousarray(ones))
+        return Snapshot(collection, self._counted(collection, window)).counts()
 
-    def windows(self, collection: Collection) -> dict[int, int]:
-        """Return how many reports every window has."""
-        out: dict[int, int] = {}
-        for window, _, found in self._counted(collection, None):
-            out[window] = out.get(window, 0) + int(found.sum())
-        return dict(sorted(out.items()))
+    def snapshot(self, collection: Collection) -> Snapshot:
+        """Return all counters as they are now, merged ones included."""
+        return Snapshot(collection, self._counted(collection, None))
 
     def _counted(self, collection: Collection, window: int | None) -> list[tuple[int, IntArray, IntArray]]:
         """Return counters, own and merged, as windows with numbers of counters and what they hold."""

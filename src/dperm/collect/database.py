@@ -38,6 +38,8 @@ class Database(ABC):
     shown: str
     #: makes a query lock the rows that it reads, where a database has several writers at once
     _locking = ""
+    #: condition that a number is one of ``_several`` numbers, which are one value however many they are
+    _among: str
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,8 +63,15 @@ class Database(ABC):
         """Run one statement for many rows."""
 
     @abstractmethod
-    def tidy(self) -> None:
-        """Drop what a database keeps of past transactions, if it can; called when no reports are waiting."""
+    def _several(self, numbers: list[int]) -> Any:
+        """Return numbers as one value of a statement, for ``_among``."""
+
+    @abstractmethod
+    def tidy(self) -> bool:
+        """Drop what a database keeps of past transactions; called when no reports are waiting.
+
+        Returns False where somebody was in the way, and it must be tried again.
+        """
 
     @abstractmethod
     def close(self) -> None:

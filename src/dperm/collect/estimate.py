@@ -16,9 +16,14 @@ from dperm.estimators.local_queries import Answer, Marginals, SmoothQueries
 from dperm.solvers.local import Counts, Task
 from dperm.solvers.local.theta_grid import ThetaGridTask
 
-__all__ = ["MODELS", "Model", "model_of"]
+__all__ = ["MODELS", "SHRINKAGE", "Model", "model_of"]
 
 _Z95 = 1.959963984540054
+#: what somebody must know who sees an estimate outside its own interval
+SHRINKAGE = (
+    "the estimate is shrunk towards 0 by the noise that is known to be in it, which makes it better on average; the "
+    "interval is not: it is around the unshrunk value, and the estimate may lie outside"
+)
 
 
 class Model(ABC):
@@ -78,12 +83,16 @@ class _Linear(Model):
     def fit(self, counts: Counts) -> dict[str, Any]:
         fitted = self.estimator.fit_counts(counts, len(self._columns), self._columns)
         ends = fitted.intervals_
+        # an interval is symmetric around the value that is not shrunk
+        unshrunk = None if ends is None else np.asarray(ends).mean(axis=-1).tolist()
         return {
             "names": [*self._columns, "intercept"],
             "coef": np.asarray(fitted.coef_).tolist(),
             "intercept": np.asarray(fitted.intercept_).tolist(),
             "intervals": None if ends is None else np.asarray(ends).tolist(),
             "intervals_reason": fitted.intervals_reason_,
+            "unshrunk": unshrunk,
+            "shrinkage": None if ends is None else SHRINKAGE,
             "confidence": fitted.confidence,
             "kept": np.asarray(fitted.kept_).tolist(),
             "degree": fitted.degree_,
@@ -228,7 +237,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _answer(answer: Answer, low: float, high: float) -> dict[str, Any]:
-    """An answer as plain data; the interval is widened by the bound on the bias and stays in the public range."""
+    """An answer as plain data; the interval is widened by the bound on the bias, and all stays in the public range."""
     if not math.isfinite(answer.deviation):
         raise Unsupported("nobody has answered yet: more reports are needed.")
     reach = _Z95 * answer.deviation + answer.bias
@@ -236,5 +245,5 @@ def _answer(answer: Answer, low: float, high: float) -> dict[str, Any]:
         "value": min(high, max(low, answer.value)),
         "deviation": answer.deviation,
         "bias": answer.bias,
-        "interval": [max(low, answer.value - reach), min(high, answer.value + reach)],
+        "interval": [min(high, max(low, end)) for end in (answer.value - reach, answer.value + reach)],
     }

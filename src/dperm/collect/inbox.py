@@ -17,8 +17,9 @@ __all__ = ["Inbox"]
 
 #: a transaction begins at least so long after the one before; reports that waited for that one wait no more
 GAP_SECONDS = 0.005
-#: without new reports for so long, the database is tidied
+#: without new reports for so long, the database is tidied; after an attempt that failed, twice as long, up to the most
 QUIET_SECONDS = 0.5
+MOST_QUIET_SECONDS = 60.0
 #: reports that may wait before new ones are turned away
 MOST_WAITING = 50_000
 
@@ -79,14 +80,14 @@ class Inbox:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        started, tidy = -GAP_SECONDS, True
+        started, tidy, quiet = -GAP_SECONDS, True, QUIET_SECONDS
         while not self._ending or self._waiting:
             try:
-                await asyncio.wait_for(self._wake.wait(), None if tidy else QUIET_SECONDS)
+                await asyncio.wait_for(self._wake.wait(), None if tidy else quiet)
             except TimeoutError:
-                tidy = True
+                quiet = min(2.0 * quiet, MOST_QUIET_SECONDS)
                 with suppress(Exception):  # the next report will tell; whoever writes them must not end here
-                    await loop.run_in_executor(self._thread, self._store.tidy)
+                    tidy = await loop.run_in_executor(self._thread, self._store.tidy)
                 continue
             await asyncio.sleep(max(0.0, GAP_SECONDS - (time.perf_counter() - started)))
             batch, self._waiting = self._waiting, []
@@ -94,7 +95,7 @@ class Inbox:
             if not batch:
                 continue
             entries = [entry for entry, _ in batch]
-            started, tidy = time.perf_counter(), False
+            started, tidy, quiet = time.perf_counter(), False, QUIET_SECONDS
             outcomes: list[Any]
             try:
                 outcomes = await loop.run_in_executor(self._thread, self._store.add, entries, self._clock())

@@ -113,7 +113,11 @@ def openapi(version: str) -> dict[str, Any]:
                 **{"503": down},
             ),
             "/v1/{task}/counts": get(
-                "Counters, for merging.", _json(anything, "The counters."), task, newest, **{"503": down}
+                "Counters, for merging; with the header `Authorization: Bearer` and the operator's secret.",
+                _json(anything, "The counters."),
+                task,
+                newest,
+                **{"403": _error("The secret is missing, or not the operator's."), "503": down},
             ),
             "/health": get("Whether reports can be counted.", _json(anything, "They can."), **{"503": down}),
             "/metrics": get(

@@ -32,7 +32,7 @@ _BUSY = (
 )
 
 
-def _protocol(service: Service, most: int, idle: float) -> type[asyncio.Protocol]:
+def _protocol(service: Service, most: int, idle: float, under_way: float) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with a limit on connections and on how long one may stay silent."""
     base = Config(app=service, lifespan="off")
     base.load()
@@ -61,10 +61,10 @@ def _protocol(service: Service, most: int, idle: float) -> type[asyncio.Protocol
 
         def _late(self) -> None:
             """Close a connection that has not sent a whole head; bodies have a limit of their own."""
-            under_way = self.cycle is not None and not self.cycle.response_complete
-            if under_way and not self._overdue:
+            waits = self.cycle is not None and not self.cycle.response_complete
+            if waits and not self._overdue:
                 self._overdue = True
-                self._wait(REQUEST_SECONDS)
+                self._wait(under_way)
             else:
                 self.transport.abort()
 
@@ -100,6 +100,7 @@ def serve(
     started: Callable[[int], None] | None = None,
     most_connections: int = MOST_CONNECTIONS,
     idle_seconds: float = IDLE_SECONDS,
+    request_seconds: float = REQUEST_SECONDS,
 ) -> None:
     """Serve until the process is told to stop; then finish what is under way and commit what is waiting.
 
@@ -111,7 +112,7 @@ def serve(
         Where to listen; port 0 takes any free one.
     started : callable, optional
         Told the port once the service listens.
-    most_connections, idle_seconds : int, float
+    most_connections, idle_seconds, request_seconds : int, float, float
         Limits of connections.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -125,7 +126,7 @@ def serve(
         raise RunError(f"the collector cannot listen at {host}, port {port} ({reason}).") from None
     config = Config(
         app=service,
-        http=_protocol(service, most_connections, idle_seconds),
+        http=_protocol(service, most_connections, idle_seconds, request_seconds),
         lifespan="on",
         access_log=False,
         log_level="warning",

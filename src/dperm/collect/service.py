@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -19,7 +20,7 @@ import dperm
 from dperm.collect.inbox import Inbox
 from dperm.collect.metrics import Metrics
 from dperm.collect.openapi import openapi
-from dperm.collect.results import published
+from dperm.collect.publishing import Publisher
 from dperm.collect.schema import Collection
 from dperm.collect.sdk import bundle
 from dperm.collect.store import Store
@@ -32,8 +33,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-#: an estimate is computed at most once in so many seconds
-FRESH_SECONDS = 1.0
 #: a device that takes longer to send its report is cut off
 BODY_SECONDS = 10.0
 
@@ -64,13 +63,23 @@ class Service:
         Key of one-time tokens, for collections that need them.
     clock : callable
         Seconds since 1970.
+    counts_secret : str, optional
+        What somebody who asks for the counters must know; without it nobody gets them here. Whoever may read them
+        again and again can tell what single reports say.
     """
 
-    def __init__(self, store: Store, token_key: bytes | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        token_key: bytes | None = None,
+        clock: Callable[[], float] = time.time,
+        counts_secret: str | None = None,
+    ) -> None:
         self.store, self.metrics = store, Metrics()
         self._key = token_key
         self.inbox = Inbox(store, self.metrics, clock)
-        self._estimates: dict[tuple[str, int | None], tuple[float, bytes]] = {}
+        self._counts_secret = counts_secret
+        self._publisher = Publisher(store)
         self._estimating = asyncio.Lock()
         routes = [
             Route("/v1", self._list),
@@ -186,27 +195,20 @@ class Service:
             one, window = self._find(request), _whole(request, "window")
         except Rejected as error:
             return _refused(error)
-        place = one.digest, window
         async with self._estimating:  # everybody who asks meanwhile gets the same one
-            made, text = self._estimates.get(place, (-FRESH_SECONDS, b""))
-            if time.monotonic() - made >= FRESH_SECONDS:
-                text = await asyncio.to_thread(self._published, one, window)
-                if len(self._estimates) > 1000:
-                    self._estimates.clear()
-                self._estimates[place] = time.monotonic(), text
+            text = await asyncio.to_thread(self._publisher.estimate, one, window)
         return Response(text, media_type="application/json", headers=_OPEN)
 
-    def _published(self, one: Collection, window: int | None) -> bytes:
-        data = published(one, self.store.counts(one, window))
-        data["windows"] = self.store.windows(one)
-        return json.dumps(data, allow_nan=False).encode()
-
     async def _counts(self, request: Request) -> Response:
+        """The counters for the operator's other collectors: no other site's page may read them."""
+        given = request.headers.get("authorization", "").encode()
+        if self._counts_secret is None or not hmac.compare_digest(given, f"Bearer {self._counts_secret}".encode()):
+            return _json({"error": "the counters are for the operator, who knows their secret."}, 403, {})
         try:
             one = self._find(request)
         except Rejected as error:
-            return _refused(error)
-        return _json(await asyncio.to_thread(self.store.export, one))
+            return _json({"error": str(error)}, error.status, {})
+        return _json(await asyncio.to_thread(self.store.export, one), headers={"cache-control": "no-store"})
 
     async def _health(self, _: Request) -> Response:
         await asyncio.to_thread(self.store.refresh)
@@ -262,8 +264,8 @@ def _error(sentence: str) -> bytes:
     return json.dumps({"error": sentence}).encode()
 
 
-def _json(data: Any, status: int = 200) -> Response:
-    return Response(json.dumps(data, allow_nan=False), status, media_type="application/json", headers=_OPEN)
+def _json(data: Any, status: int = 200, headers: dict[str, str] = _OPEN) -> Response:
+    return Response(json.dumps(data, allow_nan=False), status, media_type="application/json", headers=headers)
 
 
 def _refused(error: Rejected) -> Response:

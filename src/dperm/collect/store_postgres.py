@@ -23,12 +23,19 @@ _TABLES = (
     "n BIGINT NOT NULL, PRIMARY KEY (task, collector, time_window, cell))",
 )
 _CONNECT_SECONDS = 10
+#: how long tidying waits for whoever uses the counters: reports wait behind it
+_TIDY_MILLISECONDS = 50
+_OLDER = (
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() "
+    "AND COALESCE(datname, current_database()) = current_database())"
+)
 
 
 class PostgresStore(Store):
     """Counters and spent ids in one database; a lost connection is opened again with the next transaction."""
 
     _locking = " FOR UPDATE"
+    _among = "= ANY(?)"
 
     def __init__(self, url: str, *, create: bool) -> None:
         super().__init__()
@@ -102,6 +109,9 @@ class PostgresStore(Store):
         with connection.cursor() as cursor:
             cursor.executemany(sql.replace("?", "%s"), rows)
 
+    def _several(self, numbers: list[int]) -> list[int]:
+        return numbers
+
     def _make_spent_table(self, connection: Any, number: int) -> None:
         connection.execute(f"CREATE TABLE dperm_spent_{number} (id BIGINT PRIMARY KEY, mark INTEGER NOT NULL)")
 
@@ -118,11 +128,26 @@ class PostgresStore(Store):
             for row in zip(keys.tolist(), marks.tolist(), strict=True):
                 copy.write_row(row)
 
-    def tidy(self) -> None:
-        """Drop counters as they were before: next to the present ones they would show what a transaction counted."""
+    def tidy(self) -> bool:
+        """Write the counters to a fresh file: the old one holds, byte for byte, what they were before.
+
+        A plain VACUUM only marks the place of replaced rows as free. Whoever reads the counters now is not waited for,
+        and rows that an older transaction could still see are copied too: then the next quiet moment will do.
+        """
         with self._lock, self._explained():
-            if self._connection is not None and not self._connection.closed:
-                self._connection.execute("VACUUM (SKIP_LOCKED) dperm_counters")
+            connection = self._connection
+            if connection is None or connection.closed:
+                return True
+            older = connection.execute(_OLDER).fetchone()[0]
+            connection.execute(f"SET lock_timeout = {_TIDY_MILLISECONDS}")
+            try:
+                connection.execute("VACUUM (FULL) dperm_counters")
+            except self._driver.errors.LockNotAvailable:
+                return False
+            finally:
+                with suppress(self._driver.Error):  # a lost connection forgets it by itself
+                    connection.execute("RESET lock_timeout")
+            return not older
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         raise Unsupported(f"{self.shown} is backed up with PostgreSQL's own pg_dump.")

@@ -42,6 +42,8 @@ SLICES = 64
 class SqliteStore(Store):
     """Counters and spent ids in one file, in write-ahead mode with a flush for every commit."""
 
+    _among = "IN (SELECT value FROM json_each(?))"
+
     def __init__(self, path: str | os.PathLike[str], *, create: bool) -> None:
         super().__init__()
         self._path = Path(os.path.realpath(Path(path).expanduser()))
@@ -94,18 +96,19 @@ class SqliteStore(Store):
     def _many(self, connection: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         connection.executemany(sql, rows)
 
+    def _several(self, numbers: list[int]) -> str:
+        return json.dumps(numbers)
+
     def _make_spent_table(self, connection: Any, number: int) -> None:
         for table in ("recent", "spent"):
             connection.execute(f"CREATE TABLE dperm_{table}_{number} (id INTEGER PRIMARY KEY, mark INTEGER NOT NULL)")
 
     def _spent(self, connection: Any, number: int, keys: IntArray) -> list[tuple[int, int]]:
-        asked = (json.dumps(keys.tolist()),)
+        asked = (self._several(keys.tolist()),)
         return [
             row
             for table in ("recent", "spent")
-            for row in connection.execute(
-                f"SELECT id, mark FROM dperm_{table}_{number} WHERE id IN (SELECT value FROM json_each(?))", asked
-            )
+            for row in connection.execute(f"SELECT id, mark FROM dperm_{table}_{number} WHERE id {self._among}", asked)
         ]
 
     def _spend(self, connection: Any, number: int, keys: IntArray, marks: IntArray) -> None:
@@ -139,13 +142,13 @@ class SqliteStore(Store):
         with SqliteStore(str(target), create=False) as made:
             made.rename()
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         """Empty the write-ahead log: its pages show in which order ids were spent and counters grew."""
         with self._lock, explained(self._say, sqlite3.Error):
             # whoever reads now keeps the log in use: reports must not wait for them, the next quiet moment will do
             self._connection.execute("PRAGMA busy_timeout = 20")
             try:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                return not self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
 

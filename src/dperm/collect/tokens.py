@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dperm.errors import InvalidInput
 
-__all__ = ["CODE_BYTES", "code", "mint", "read_key", "valid"]
+__all__ = ["CODE_BYTES", "code", "mint", "read_key", "read_secret", "valid"]
 
 CODE_BYTES = 16
 _LEAST_KEY = 32
@@ -49,3 +49,18 @@ def read_key(path: str | os.PathLike[str], *, create: bool = False) -> bytes:
     if len(key) < _LEAST_KEY:
         raise InvalidInput(f"the key of tokens {str(where)!r} is shorter than {_LEAST_KEY} bytes: make another one.")
     return key
+
+
+def read_secret(path: str | os.PathLike[str], *, create: bool = False) -> str:
+    """Read what opens the counters, 32 letters and digits or more; ``create`` makes it for its owner's eyes only."""
+    where = Path(path)
+    try:
+        if create and not where.exists():
+            with os.fdopen(os.open(where, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+                file.write(secrets.token_hex(_LEAST_KEY) + "\n")
+        secret = where.read_bytes().strip()
+    except OSError as error:
+        raise InvalidInput(f"the secret of the counters {str(where)!r} cannot be read: {error.strerror}.") from None
+    if len(secret) < _LEAST_KEY or not secret.isalnum():
+        raise InvalidInput(f"the secret of the counters {str(where)!r} needs {_LEAST_KEY} letters and digits or more.")
+    return secret.decode("ascii")

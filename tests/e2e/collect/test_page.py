@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import urllib.request
@@ -24,7 +25,10 @@ SHOTS = os.environ.get("DPERM_SHOTS")
 @pytest.fixture
 def browser(chromium: str) -> Iterator[Any]:
     with playwright.sync_playwright() as player:
-        made = player.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        made = player.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP collector.example 127.0.0.1"],
+        )
         yield made
         made.close()
 
@@ -155,7 +159,14 @@ def test_the_page_says_what_is_asked_of_every_kind(start: Callable[..., Any], br
     assert {"age × [bus]", "age × [car]", "age × [train]"} <= set(asked)
     columns, asked = opened("habits")
     assert columns == ["tea: 0 or 1", "milk: 0 or 1", "sugar: 0 or 1"]
-    assert asked[:3] == ["tea", "milk", "sugar"]
+    assert asked[:3] == ["not tea", "not milk", "not sugar"]
+    # what the texts say is what the real module answers, for every person
+    for person in itertools.product((0, 1), repeat=3):
+        held = {name for name, value in zip(("tea", "milk", "sugar"), person, strict=True) if value}
+        for text, (n, ones) in zip(asked, page.evaluate(_DRAWN, [f"{collector.url}/v1/habits", person]), strict=True):
+            names = text.removeprefix("not ").removeprefix("whether an even number of ").removesuffix(" holds")
+            assert n > 20
+            assert (ones > n / 2) == (len(held & set(names.split(", "))) % 2 == 0), (text, person)
     assert "whether an even number of tea, sugar holds" in asked
     _send(collector.url, made["habits"], 50_000, 1)
     page.wait_for_selector("#model tbody tr")
@@ -168,6 +179,64 @@ def test_the_page_says_what_is_asked_of_every_kind(start: Callable[..., Any], br
     assert "T1(age) × T1(pay)" in asked
     assert opened("grid")[0] == ["a1", "a2"]
     assert problems == []
+
+
+_DRAWN = """async ([url, person]) => {
+  const task = await dperm.load(url), out = task.sizes.flatMap((n) => Array.from({ length: n }, () => [0, 0]));
+  for (let k = 0; k < 1000; k++) {
+    const [j, b] = dperm.answer(task, dperm.record(task, person));
+    out[j][0]++;
+    out[j][1] += b;
+  }
+  return out;
+}"""
+
+
+def test_the_page_without_https_shows_everything_but_the_form(
+    start: Callable[..., Any], speed: Collection, browser: Any
+) -> None:
+    """Browsers have no crypto.subtle there, and the module cannot check the description."""
+    collector, expect = start(), playwright.expect
+    page = browser.new_page()
+    page.goto(f"{collector.url.replace('127.0.0.1', 'collector.example')}/speed")
+    expect(page.locator("#report")).to_have_text("Browsers need https for the try-it form, and for reports.")
+    assert page.evaluate("[isSecureContext, typeof crypto.subtle]") == [False, "undefined"]
+    assert not page.locator("#form").is_visible()
+    assert page.locator("h1").inner_text() == "Does waiting drive people away?"
+    _send(collector.url, speed, 100_000, 1)
+    expect(page.locator("#n")).to_have_text("100,000", timeout=20_000)
+    expect(page.locator("#model tbody tr")).to_have_count(3)
+    assert page.locator("#questions li").count() == 8
+
+
+_MARKS = """() => [...document.querySelectorAll("#model tbody tr")].map((row) => {
+  const [value, low, high] = [1, 2, 3].map((k) => Number(row.cells[k].textContent)), svg = row.querySelector("svg");
+  const band = svg.querySelector(".band"), x = Number(band.getAttribute("x")), line = svg.querySelector(".shrunk");
+  return {
+    value, low, high, from: x, to: x + Number(band.getAttribute("width")),
+    dot: Number(svg.querySelector(".dot").getAttribute("cx")), shrunk: Number(line.getAttribute("x1")),
+  };
+})"""
+
+
+def test_an_estimate_outside_its_interval_is_explained(
+    start: Callable[..., Any], speed: Collection, browser: Any
+) -> None:
+    """With few reports the shrunk estimate is far from the middle: the dot is the unshrunk value, inside its bar."""
+    collector, expect = start(), playwright.expect
+    page = browser.new_page(viewport={"width": 900, "height": 1000})
+    page.goto(f"{collector.url}/speed")
+    _send(collector.url, speed, 40_000, 1)
+    expect(page.locator("#shrinkage")).to_contain_text("the estimate is shrunk towards 0", timeout=20_000)
+    marks = page.evaluate(_MARKS)
+    assert len(marks) == 3
+    for one in marks:
+        assert one["dot"] == pytest.approx((one["from"] + one["to"]) / 2, abs=1.0)
+        # two marks of one scale: where the line is follows from the numbers
+        share = (one["value"] - one["low"]) / (one["high"] - one["low"])
+        assert one["shrunk"] == pytest.approx(one["from"] + share * (one["to"] - one["from"]), abs=2.0)
+    assert any(abs(one["dot"] - one["shrunk"]) > 3.0 for one in marks)
+    _shot(page, "shrunk")
 
 
 _FOREIGN = """async ([url, hash]) => {
@@ -200,7 +269,7 @@ def test_another_site_reports_once_without_a_preflight(
     assert not {"cookie", "referer", "authorization"} & set(headers[0]), headers[0]
     assert headers[0]["content-length"] == "224"
     with urllib.request.urlopen(f"{collector.url}/v1/speed/estimate") as answer:
-        assert json.load(answer)["n"] == 1
+        assert json.load(answer)["reports"] == 1
     log = collector.log.read_text()
     assert "127.0.0.1" not in log
     assert "Mozilla" not in log

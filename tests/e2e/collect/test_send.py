@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from click.testing import CliRunner
 
 from dperm.cli.main import cli
 from dperm.collect import Collection
+from dperm.collect.store import open_store
 from dperm.errors import InvalidInput, RunError
 
 KNOWN = ["--value", "seconds=3.5", "--value", "mobile=1"]
@@ -34,8 +34,8 @@ def test_a_report_is_sent_once(
     url = f"{collector.url}/v1/speed"
 
     def reported() -> int:
-        with urllib.request.urlopen(f"{url}/counts") as answer:
-            return sum(n for rows in json.load(answer)["collectors"].values() for _, _, n in rows)
+        with open_store(tmp_path / "collect.db") as store:
+            return store.counts(store.find("speed")).n_people
 
     for arguments, sentence in (
         ([*KNOWN, "--target", "Stayed"], "no class 'Stayed': the classes are left, stayed"),
@@ -71,3 +71,24 @@ def test_a_port_that_is_taken(start: Callable[..., Any], speed: Collection, tmp_
     port = str(urlsplit(start().url).port)
     with pytest.raises(RunError, match=f"cannot listen at 127.0.0.1, port {port}"):
         _collect("serve", str(tmp_path / "speed.json"), "--port", port, "--database", str(tmp_path / "other.db"))
+
+
+def test_counters_are_merged_over_the_network_with_their_secret(
+    start: Callable[..., Any], speed: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    collector = start("--counts-secret", str(tmp_path / "secret"))
+    assert (tmp_path / "secret").stat().st_mode & 0o077 == 0
+    _collect("simulate", "speed.json", "--people", "500", "--url", f"{collector.url}/v1/speed")
+    with open_store(tmp_path / "other.db", create=True) as other:
+        other.register(speed)
+    merge = ["merge", f"{collector.url}/v1/speed/counts", "--database", "other.db"]
+    with pytest.raises(RunError, match=r"answered 403 .* need --counts-secret"):
+        _collect(*merge)
+    (tmp_path / "wrong").write_text("0" * 64)
+    with pytest.raises(RunError, match="403"):
+        _collect(*merge, "--counts-secret", "wrong")
+    (tmp_path / "short").write_text("x")
+    with pytest.raises(InvalidInput, match="32 letters and digits"):
+        _collect(*merge, "--counts-secret", "short")
+    assert "500 new reports" in _collect(*merge, "--counts-secret", "secret")

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from dperm.cli.main import cli
+from dperm.collect.estimate import _answer
 from dperm.errors import InvalidInput, RunError
+from dperm.estimators.local_queries import Answer
 
 SPEED = ["--name", "speed", "--column", "seconds:0:10", "--column", "mobile:0:1", "--classes", "left,stayed"]
 
@@ -51,6 +54,33 @@ def test_from_a_description_to_an_estimate(run: Any) -> None:
     assert "0 new reports" in run("merge", "other.json")
     run("backup", "copy.db")
     assert json.loads(run("estimate", "speed", "--database", "copy.db", "--json"))["n"] == 105_000
+
+
+def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
+    """The unshrunk value is in the middle of the interval; the estimate need not be inside."""
+    run("init", "speed.json", *SPEED)
+    run("init", "k.json", "--name", "kinds", "--column", "age:0:100", "--classes", "a,b,c", "--epsilon", "4")
+    run("simulate", "speed.json", "--people", "100000")
+    run("simulate", "k.json", "--people", "100000")
+    for name in ("speed", "kinds"):
+        model = json.loads(run("estimate", name, "--json"))["model"]
+        ends, middle = np.array(model["intervals"]), np.array(model["unshrunk"])
+        np.testing.assert_allclose(middle, ends.mean(axis=-1))
+        assert middle.shape == ends.shape[:-1]
+        assert "shrunk towards 0" in model["shrinkage"]
+        text = run("estimate", name)
+        assert "the estimate is shrunk towards 0" in " ".join(text.split())
+        assert "unshrunk" in text
+        assert all(f"{value:.4g}" in text for value in middle.ravel())
+    assert np.abs(model["kept"]).max() < 1.0
+
+
+def test_an_interval_stays_in_its_range_and_in_order() -> None:
+    """An answer far below its range, as noise makes it with few people, has both ends at the end of the range."""
+    for value, expected in ((-0.5, [0.0, 0.0]), (1.5, [1.0, 1.0]), (0.5, [0.4, 0.6])):
+        made = _answer(Answer(value, 0.0, 0.1), 0.0, 1.0)
+        assert made["interval"] == pytest.approx(expected)
+        assert made["interval"][0] <= made["value"] <= made["interval"][1]
 
 
 def test_other_models(run: Any) -> None:
@@ -193,6 +223,8 @@ def test_one_clear_sentence(run: Any, arguments: list[str], sentence: str) -> No
         ["estimate", "speed", "--window", "99999999999999999999"],
         ["estimate", "speed", "--version", "0"],
         ["tokens", "speed.json", "--token-key", "key", "--count", "0"],
+        ["serve", "speed.json", "--most-connections", "0"],
+        ["serve", "speed.json", "--idle-seconds", "-5"],
     ],
 )
 def test_numbers_outside_their_range(run: Any, arguments: list[str]) -> None:
@@ -216,6 +248,23 @@ def test_a_collector_that_is_not_there(run: Any) -> None:
         run("send", "http://127.0.0.1:9/v1/x", "--value", "a=1")
     with pytest.raises(RunError, match="cannot be reached"):
         run("estimate", "x", "--url", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:8000", "http://127.0.0.1:8000", "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1/speed/schema",
+     "http://127.0.0.1:8000/speed", "ftp://127.0.0.1/v1/speed"],
+)  # fmt: skip
+def test_a_wrong_address_names_the_right_form(run: Any, url: str) -> None:
+    run("init", "speed.json", *SPEED)
+    for command in (["send", url, "--value", "a=1"], ["simulate", "speed.json", "--url", url]):
+        with pytest.raises(InvalidInput, match=r"write it like http://127\.0\.0\.1:8000/v1/NAME\."):
+            run(*command)
+    if url != "http://127.0.0.1:8000":
+        with pytest.raises(InvalidInput if "speed" not in url or "v1" in url else RunError):
+            run("estimate", "speed", "--url", url)
+    with pytest.raises(InvalidInput, match=r"write it like http://127\.0\.0\.1:8000\."):
+        run("estimate", "speed", "--url", "http://127.0.0.1:8000/v1/speed")
 
 
 def test_too_few_people_are_said_so(run: Any) -> None:

@@ -278,3 +278,93 @@ def test_the_bytes_of_a_report_depend_on_its_number_and_answer_alone(logistic: C
         masked = report.replace(parts["id"], "id").replace(f'"b":{parts["b"]}', '"b":')
         seen.setdefault(parts["j"], set()).add(masked)
     assert all(len(texts) == 1 for texts in seen.values())
+
+
+_TOKENS = """
+const { asked, open, token } = JSON.parse(require("fs").readFileSync(0, "utf8")), kept = {};
+const store = { getItem: (k) => kept[k] ?? null, setItem: (k, v) => { kept[k] = v; } };
+const tried = async (d, x, token) => {
+  try { return JSON.parse(await dperm.report(d, x, "left", { store, token })); } catch (error) { return error.message; }
+};
+(async () => {
+  const out = { refused: [] };
+  for (const bad of [undefined, "", "ab", token + "0"])
+    out.refused.push(await tried({ ...asked, hash: "a" }, [1, 0], bad));
+  out.refused.push(await tried({ ...open, hash: "o" }, [1, 0], token));
+  out.kept = Object.keys(kept);
+  out.made = await tried({ ...asked, hash: "a" }, [1, 0], token);
+  out.again = await tried({ ...asked, hash: "a" }, [1, 0]);
+  console.log(JSON.stringify(out));
+})();
+"""
+
+
+@pytest.fixture
+def asked(logistic: Collection) -> Collection:
+    return Collection("asked", logistic.model, tokens=True)
+
+
+@needs_node
+def test_a_forgotten_token_ruins_no_browser(logistic: Collection, asked: Collection) -> None:
+    """A report without its token would be kept for good, and refused for good."""
+    token = "0123456789abcdef" * 4
+    out = _node(bundle.script() + _TOKENS, {"asked": asked.document(), "open": logistic.document(), "token": token})
+    assert out["refused"] == ["dperm: token"] * 5
+    assert out["kept"] == []
+    assert (out["made"]["id"], out["made"]["token"]) == (token[:32], token[32:])
+    assert out["again"] == out["made"]  # a retry needs no token
+
+
+def test_a_forgotten_token_ruins_no_device(logistic: Collection, asked: Collection, tmp_path: Path) -> None:
+    device, token = Device(tmp_path / "reports.json"), "0123456789abcdef" * 4
+    for task, given, sentence in (
+        (asked, "", "needs a one-time token"),
+        (asked, "ab", "needs a one-time token"),
+        (asked, token + "0", "needs a one-time token"),
+        (logistic, token, "takes no tokens"),
+    ):
+        with pytest.raises(RefusedTask, match=sentence):
+            device.report(opened(task.text), [1, 0], "left", token=given)
+    assert not (tmp_path / "reports.json").exists()
+    made = device.report(opened(asked.text), [1, 0], "left", token=token)
+    assert json.loads(made)["token"] == token[32:]
+    assert device.report(opened(asked.text), [1, 0], "left") == made
+
+
+_GIVEN = """
+const d = { ...JSON.parse(require("fs").readFileSync(0, "utf8")), hash: "h" };
+const tried = async (x) => {
+  const store = { getItem: () => null, setItem: () => {} };
+  try { await dperm.report(d, x, "left", { store }); return "made"; } catch (error) { return error.message; }
+};
+(async () => {
+  const out = { same: [], bad: [] }, one = JSON.stringify(dperm.record(d, [3, 0.5], "left"));
+  class Person { seconds = 3; mood = 0.5; }
+  const lists = [new Float64Array([3, 0.5]), new Float32Array([3, 0.5]), require("vm").runInNewContext("[3, 0.5]")];
+  const known = { seconds: 3, mood: 0.5 };
+  for (const x of [...lists, known, Object.assign(Object.create(null), known), new Person()])
+    out.same.push([JSON.stringify(dperm.record(d, x, "left")) == one, await tried(x)]);
+  out.nothing = [await tried(null), await tried(undefined), await tried({}), await tried([])];
+  const map = new Map([["seconds", 3]]), set = new Set([3, 0.5]);
+  for (const x of [map, set, new Date(), new WeakMap(), () => 3]) out.bad.push(await tried(x));
+  out.at = await tried({ at: 1, secs: 2 });
+  console.log(JSON.stringify(out));
+})();
+"""
+
+
+@needs_node
+def test_values_are_taken_in_every_form_or_refused(logistic: Collection) -> None:
+    """Nothing that an application passes by mistake is reported as unknown without a word."""
+    out = _node(bundle.script() + _GIVEN, logistic.document())
+    assert out["same"] == [[True, "made"]] * 6
+    assert out["nothing"] == ["made"] * 4
+    assert out["bad"] == ["dperm: no columns"] * 5
+    assert out["at"] == "dperm: no column at"
+    document = logistic.document()
+    known = record(document, {"seconds": 3, "mood": 0.5}, "left")
+    assert record(document, np.array([3, 0.5], np.float32), "left") == known
+    for bad in ({3, 0.5}, iter([3, 0.5]), "3", 3.0):
+        with pytest.raises(ValueError, match="by name, or as a list"):
+            record(document, bad, "left")
+    assert all(map(math.isnan, record(document, None, "left")))

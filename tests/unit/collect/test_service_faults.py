@@ -223,3 +223,30 @@ def test_a_quiet_service_tidies_its_database(
             await asyncio.sleep(0.05)
 
     _run(sqlite, use, client)
+
+
+def test_tidying_that_somebody_prevents_is_tried_again(
+    sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "QUIET_SECONDS", 0.02)
+    said: list[Any] = [False, StoreError("gone"), True]
+    tried: list[Any] = []
+
+    def tidy() -> bool:
+        tried.append(said[len(tried)])
+        if isinstance(tried[-1], Exception):
+            raise tried[-1]
+        return bool(tried[-1])
+
+    monkeypatch.setattr(sqlite, "tidy", tidy)
+
+    async def use(to: Any) -> None:
+        assert (await to.request("POST", "/v1/logistic/reports", _report(logistic)))[0] == 201
+        deadline = time.monotonic() + 10
+        while len(tried) < len(said):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
+        assert tried == said  # and no more once it is done
+
+    _run(sqlite, use, client)

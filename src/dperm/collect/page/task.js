@@ -1,7 +1,14 @@
 const name = location.pathname.slice(1), url = "/v1/" + name, $ = (id) => document.getElementById(id);
 const about = (await (await fetch("/v1", { credentials: "omit" })).json())
   .filter((one) => one.name == name).sort((a, b) => b.version - a.version)[0];
-const task = await dperm.load(url, about.hash);
+let task, hindered = "";
+try {
+  task = await dperm.load(url, about.hash);
+} catch (error) {
+  // without https a browser does not let the module check the description; count and estimate need no check
+  hindered = isSecureContext ? `The form cannot be used (${error.message}).` : "Browsers need https for the try-it form, and for reports.";
+  task = await (await fetch(url + "/schema", { credentials: "omit" })).json();
+}
 // String writes 1000 and 1e-10, where cutting zeros off would write 1
 const short = (v) => String(+Number(v).toPrecision(4));
 const likely = Math.exp(about.epsilon);
@@ -45,7 +52,7 @@ function question(j) {
   if (sketch.kind == "theta-grid") return `the loss of weights ${sketch.nodes[j].map(short).join(", ")}`;
   return parity(j);
 }
-// sets of columns, small ones first, each size in increasing order of its masks
+// sets of columns, small ones first, each size in increasing order of its masks; 1 is the answer of nobody's columns
 function parity(j) {
   let g = 0;
   while (j >= task.sizes[g]) j -= task.sizes[g++];
@@ -56,7 +63,7 @@ function parity(j) {
     j -= n;
     chosen.unshift(task.columns[c]);
   }
-  return chosen.length > 1 ? `whether an even number of ${chosen.join(", ")} holds` : chosen[0];
+  return chosen.length > 1 ? `whether an even number of ${chosen.join(", ")} holds` : "not " + chosen[0];
 }
 const LISTED = 200;
 $("questions").append(...Array.from({ length: Math.min(about.statistics, LISTED) }, (_, j) => item(question(j))));
@@ -68,6 +75,8 @@ $("scaled").textContent = sketch.kind == "moments" ? "A name stands for the colu
 
 // ---- the form
 const form = $("form"), fields = [];
+form.hidden = Boolean(hindered);
+$("report").textContent = hindered;
 const field = (label, input) => {
   const around = document.createElement("label");
   around.append(label, input);
@@ -123,17 +132,20 @@ function rows(model) {
   return coef.flatMap((weights, k) => [...weights, [model.intercept].flat()[k]].map((value, i) => [
     (many ? `${model.classes[k]}: ` : "") + model.names[i], value,
     model.intervals && (many ? model.intervals[k][i] : model.intervals[i]),
+    model.unshrunk && (many ? model.unshrunk[k][i] : model.unshrunk[i]),
   ]));
 }
 const history = [];
 function show(data) {
-  $("n").textContent = data.n.toLocaleString("en");
+  $("n").textContent = data.reports.toLocaleString("en");
   $("poisoning").textContent = `Made-up reports: ${data.poisoning.statement}`;
   $("model").hidden = !data.model;
   if (!data.model) { $("state").textContent = data.reason; return; }
-  $("state").textContent = data.model.intervals_reason ? `No intervals: ${data.model.intervals_reason}.` : "Intervals of 95 % confidence.";
+  $("state").textContent = (data.model.intervals_reason ? `No intervals: ${data.model.intervals_reason}.` : "Intervals of 95 % confidence.") +
+    ` From ${data.n.toLocaleString("en")} reports; the next estimate comes at ${data.next_at.toLocaleString("en")}.`;
+  $("shrinkage").textContent = data.model.shrinkage ? `Here ${data.model.shrinkage}. The dot is the unshrunk value, the upright line the estimate.` : "";
   const lines = rows(data.model);
-  $("model").tBodies[0].replaceChildren(...lines.map(([label, value, interval]) => {
+  $("model").tBodies[0].replaceChildren(...lines.map(([label, value, interval, unshrunk]) => {
     // shares are between 0 and 1; otherwise every row has its own scale with zero on it, as the units differ
     const ends = data.model.shares ? [0, 1] : [0, value, ...(interval || [])], low = Math.min(...ends), high = Math.max(...ends);
     const at = (v) => 300 * (v - low) / (high - low || 1), row = document.createElement("tr");
@@ -148,7 +160,8 @@ function show(data) {
     svg.setAttribute("viewBox", "-6 0 312 20");
     draw(svg, "line", { class: "axis", x1: at(0), x2: at(0), y1: 0, y2: 20 });
     if (interval) draw(svg, "rect", { class: "band", x: at(interval[0]), width: Math.max(1, at(interval[1]) - at(interval[0])), y: 6, height: 8, rx: 3 });
-    draw(svg, "circle", { class: "dot", cx: at(value), cy: 10, r: 4 });
+    draw(svg, "circle", { class: "dot", cx: at(unshrunk ?? value), cy: 10, r: 4 });
+    if (unshrunk != null) draw(svg, "line", { class: "shrunk", x1: at(value), x2: at(value), y1: 2, y2: 18 });
     cell.append(svg);
     return row;
   }));

@@ -2,23 +2,25 @@
 // As a script: <script src="/sdk/dperm.js"></script> defines `dperm`. As a module: import dperm from "/sdk/dperm.mjs".
 // Comments have lines of their own, because the service leaves those lines out.
 var dperm = (() => {
-  const W = 2 ** 32, { min, max, floor, abs, sqrt, exp, log1p } = Math;
-  const fail = (why) => { throw Error("dperm: " + why); };
-  const word = () => crypto.getRandomValues(new Uint32Array(1))[0];
-  const hex = (v) => [...new Uint8Array(v)].map((n) => n.toString(16).padStart(2, 0)).join("");
+  const W = 2 ** 32, { min, max, floor, abs, sqrt, exp, log1p } = Math,
+  fail = (why) => { throw Error("dperm: " + why); },
+  random = (n) => crypto.getRandomValues(new Uint32Array(n)),
+  hex = (v) => [...new Uint8Array(v)].map((n) => n.toString(16).padStart(2, 0)).join(""),
   // not a number counts as the lower end
-  const clamp = (v, lo, hi) => v > lo ? v < hi ? v : hi : lo;
-  const number = (v) => /n.m|b.o/.test(typeof v) ? +v : NaN;
+  clamp = (v, lo, hi) => v > lo ? v < hi ? v : hi : lo,
+  number = (v) => /n.m|b.o/.test(typeof v) ? +v : NaN,
+  // an array, typed or not, is "[object ...Array]"
+  is = (kinds, v) => kinds.test({}.toString.call(v)),
 
   // what each kind of statistic makes of a record: j is its number, g its group, k its place in the group
-  const kinds = {
+  kinds = {
     __proto__: null,
     moments: ({ exponents, ball, reach }, a, j) => {
       const s = a.slice(0, ball);
       let m = max(1, ...s.map(abs)), t = 0, v = 1;
-      for (const x of s) t += (x / m) * (x / m);
+      s.map((x) => t += (x / m) * (x / m));
       m = max(m * sqrt(t), 1);
-      exponents[j].forEach((e, i) => {
+      exponents[j].map((e, i) => {
         const r = reach?.[i] ?? 1;
         for (; e-- > 0;) v *= clamp(i < ball ? a[i] / m : a[i], -r, r);
       });
@@ -26,7 +28,7 @@ var dperm = (() => {
     },
     "theta-grid": ({ nodes, loss }, a, j) => {
       let t = 0, m = 0;
-      a.forEach((x, i) => { t += x * x; m += x * nodes[j][i]; });
+      a.map((x, i) => { t += x * x; m += x * nodes[j][i]; });
       m /= max(sqrt(t), 1);
       return loss == "logistic" ? max(-m, 0) + log1p(exp(-abs(m))) : m < 1 ? m > 0 ? (1 - m) * (1 - m) / 2 : 0.5 - m : 0;
     },
@@ -34,10 +36,10 @@ var dperm = (() => {
     parity: (s, a, j, g, k) => {
       let v = 1;
       for (let r = g + 1; r; r--) {
-        let c = r - 1, n = 0, m = 1;
-        while (m <= k) { c++; n = m; m = m * (c + 1) / (c + 1 - r); }
+        let c = r, n = 0, m = 1;
+        while (m <= k) { n = m; m = m * ++c / (c - r); }
         k -= n;
-        if (a[c] > 0.5) v = -v;
+        if (a[c - 1] > 0.5) v = -v;
       }
       return v;
     },
@@ -47,35 +49,35 @@ var dperm = (() => {
       for (; e-- > 0;) [p, q] = [q, 2 * x * q - p];
       return v * p;
     }, 1),
-  };
+  },
 
   // refuses what this module was not built for, and whole numbers that do not keep the stated epsilon
-  const check = (d) => {
+  check = (d) => {
     const t = d.task, e = t.epsilon, f = t.floor, { rows, knots } = t.levels || { rows: [[W - f, f], [f, W - f]], knots: [f, f] };
-    const kept = (n, k) => max(...rows.map((r) => r[k])) <= min(...rows.map((r) => r[k])) * exp(e) * (1 + 1e-9);
     d.format == "dperm collection 1" && t.format == "dperm local task 1" && kinds[t.sketch.kind] && e === +e && e >= 1e-3 && e <= 16 &&
       rows.length == knots.length && knots.every(isFinite) &&
-      rows.every((r) => r.every((n) => n > 0 && n === floor(n)) && r.reduce((a, b) => a + b) == W && r.every(kept)) ||
+      rows.every((r) => r.reduce((a, b) => a + b) == W &&
+        r.every((n, k) => n > 0 && n === floor(n) && rows.every((q) => n <= q[k] * exp(e) * (1 + 1e-9)))) ||
       fail("unknown task");
-  };
+  },
 
   // a person's record from what the person knows; unknown or missing values, and whatever fails, make it not a number
-  const record = ({ columns, record: i }, x, y) => {
+  record = ({ columns, record: i }, x, y) => {
     try {
-      x = columns.map((n, k) => number(Object(x)[Array.isArray(x) ? k : n]));
+      x = columns.map((n, k) => number(x?.[is(/y]/, x) ? k : n]));
       if (!i || !x.every(isFinite)) return x;
       x = x.map((v, k) => clamp((v - i.centre[k]) / i.scale[k], -i.clip, i.clip));
       const n = max(sqrt(x.reduce((s, v) => s + v * v, 0)), 1e-300), c = i.classes, m = c?.indexOf(y);
-      x = [...x, ...i.constant].map((v, k) => (k < columns.length ? v * min(1, i.row_norm / n) : v) / i.divide_by);
+      x = [...x.map((v) => v * min(1, i.row_norm / n)), ...i.constant].map((v) => v / i.divide_by);
       if (i.target) x.push(isFinite(y = number(y)) ? clamp((y - i.target[0]) / i.target[1], -1, 1) : NaN);
       return m < 0 ? [NaN] : !c ? x : c[2] == null ? x.map((v) => m ? v : -v) : [...x, ...c.map((_, k) => k == m ? 1 : -1)];
     } catch { return [NaN]; }
-  };
+  },
 
   // [number of the statistic, answer]; draw gives random whole numbers below 2^32
-  const answer = (d, a, draw = word) => {
-    const t = d.task, u = draw(), g = t.thresholds.findIndex((end) => u < end), k = floor(draw() * d.sizes[g] / W);
-    const j = d.sizes.slice(0, g).reduce((s, n) => s + n, k), lo = d.low[j] ?? d.low, hi = d.high[j] ?? d.high;
+  answer = (d, a, draw = () => random(1)[0]) => {
+    const t = d.task, u = draw(), g = t.thresholds.findIndex((end) => u < end), k = floor(draw() * d.sizes[g] / W),
+      j = d.sizes.slice(0, g).reduce((s, n) => s + n, k), lo = d.low[j] ?? d.low, hi = d.high[j] ?? d.high;
     let n = 0, b = 0, x;
     // computed from every record, complete or not, and a failure is an answer: no record decides whether there is a report
     try { x = (kinds[t.sketch.kind](t.sketch, a, j, g, k) - lo) / (hi - lo); } catch {}
@@ -85,21 +87,24 @@ var dperm = (() => {
     const { rows, knots } = t.levels, z = 2 * x - 1;
     while (n < knots.length - 2 && knots[n + 1] <= z) n++;
     n += draw() < floor(clamp((z - knots[n]) / (knots[n + 1] - knots[n]), 0, 1) * W);
-    const w = draw();
-    for (let end = rows[n][0]; w >= end; end += rows[n][b]) b++;
+    for (let w = draw(); (w -= rows[n][b]) >= 0;) b++;
     return [j, b];
-  };
+  },
 
   // the finished report, made once and kept: a second call gives the same bytes, whatever it is called with
-  const report = async (d, x, y, { cap = 4, token = "", store = localStorage } = {}) => {
+  report = async (d, x, y, { cap = 4, token = "", store = localStorage } = {}) => {
     check(d);
     // names are public: a misspelled one is a mistake of the application, not a missing value
-    for (const n in x) x.at || d.columns.includes(n) || fail("no column " + n);
+    for (const n in x) is(/y]/, x) || d.columns.includes(n) || fail("no column " + n);
+    // what a Map holds would all be unknown
+    is(/y]| [OUN]/, x) || fail("no columns");
     const make = () => {
-      const all = JSON.parse(store.getItem("dperm") || "{}"), e = d.task.epsilon;
+      const all = JSON.parse(store.getItem("dperm")) || {}, e = d.task.epsilon;
       if (!all[d.hash]) {
         Object.values(all).reduce((s, r) => s + r[0], e) <= cap || fail("epsilon cap");
-        const [j, b] = answer(d, record(d, x, y)), id = token.slice(0, 32) || hex(crypto.getRandomValues(new Uint8Array(16)));
+        // the collector would refuse the report, and there is never another
+        token.length == 64 * d.tokens || fail("token");
+        const [j, b] = answer(d, record(d, x, y)), id = token.slice(0, 32) || hex(random(4).buffer);
         // one length for every report
         all[d.hash] = [e, JSON.stringify({ task: d.hash, id, j, b, token: token.slice(32) || void 0 }).padEnd(224)];
         store.setItem("dperm", JSON.stringify(all));
@@ -107,16 +112,16 @@ var dperm = (() => {
       return all[d.hash][1];
     };
     return globalThis.navigator?.locks?.request("dperm", make) ?? make();
-  };
+  },
 
-  const load = async (url, hash) => {
-    const text = await (await fetch(url + "/schema", { credentials: "omit" })).text();
-    const d = { ...JSON.parse(text), url, hash: hex(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))) };
+  load = async (url, hash) => {
+    const text = await (await fetch(url + "/schema", { credentials: "omit" })).text(),
+      d = { ...JSON.parse(text), url, hash: hex(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))) };
     hash && hash != d.hash && fail("unknown task");
     check(d);
     return d;
-  };
-  const send = async (d, body) =>
+  },
+  send = async (d, body) =>
     (await fetch(d.url + "/reports", { method: "POST", body, keepalive: true, credentials: "omit", referrerPolicy: "no-referrer" })).ok;
 
   return { load, record, answer, report, send };

@@ -71,6 +71,13 @@ class Device:
             if name not in kept:
                 if not sum(one[0] for one in kept.values()) + epsilon <= self.cap:
                     raise RefusedTask(f"no report: it would pass this device's cap of epsilon {self.cap:g}.")
+                # the collector would refuse the report, and there is never another
+                if len(token) != 64 * bool(task.get("tokens")):
+                    raise RefusedTask(
+                        "no report: this collection needs a one-time token of 64 characters."
+                        if task.get("tokens")
+                        else "no report: this collection takes no tokens, leave it out."
+                    )
                 j, b = answer(task, record(task, x, y))
                 made = {"task": name, "id": token[:32] or secrets.token_hex(16), "j": j, "b": b}
                 if token:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any
 
@@ -148,7 +148,9 @@ def _known(columns: Sequence[str], x: Any) -> list[float]:
         if strange:
             raise ValueError(f"there is no column {strange[0]!r}: the columns are {', '.join(columns)}.")
         return [_number(x.get(name)) for name in columns]
-    given = list(x) if hasattr(x, "__len__") and not isinstance(x, str | bytes) else []
+    if x is not None and (not hasattr(x, "__len__") or isinstance(x, str | bytes | Set)):
+        raise ValueError("what a person knows must be given by name, or as a list in the order of the columns.")
+    given = [] if x is None else list(x)
     return [_number(given[k]) if k < len(given) else math.nan for k in range(len(columns))]
 
 

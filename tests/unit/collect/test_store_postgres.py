@@ -1,0 +1,119 @@
+"""What PostgreSQL keeps of counters on its disk, and a server that cannot write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dperm.collect import Collection
+from dperm.collect.store import Entry, Outcome, Store, open_store
+from dperm.errors import StoreError
+
+
+@pytest.fixture
+def postgres(postgres_url: str) -> Iterator[Store]:
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    with open_store(postgres_url, create=True) as store:
+        yield store
+
+
+def _file_of_counters(store: Store) -> bytes:
+    """The very bytes of the table, as somebody with the disk would find them."""
+    import psycopg
+
+    with psycopg.connect(store._url, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+        folder, path = connection.execute(
+            "SELECT current_setting('data_directory'), pg_relation_filepath('dperm_counters')"
+        ).fetchone()
+    return (Path(folder) / path).read_bytes()
+
+
+def _states(store: Store, one: Collection, n: int) -> list[bytes]:
+    """Count reports one by one; the row of counters after each of them."""
+    first = np.random.default_rng(0).integers(0, one.n_cells, 500)  # a row of zeros would be found in any free place
+    store.add([Entry(one.digest, np.arange(1000, 1500), np.ones(500, np.uint64), first)], 0.0)
+    cells, out = np.bincount(first, minlength=one.n_cells).astype("<i8"), []
+    for k in range(n):
+        cell = 5 * k % one.n_cells
+        store.add([Entry(one.digest, [k], [k + 1], [cell])], 0.0)
+        cells[cell] += 1
+        out.append(cells.tobytes())
+    return out
+
+
+def test_a_quiet_server_keeps_no_earlier_counters_in_its_table(postgres: Store, logistic: Collection) -> None:
+    """Two successive states of a row would say which answer the last report gave."""
+    postgres.register(logistic)
+    *earlier, last = _states(postgres, logistic, 6)
+    before = _file_of_counters(postgres)
+    assert last in before
+    assert any(state in before for state in earlier)  # or the test would see nothing
+    assert postgres.tidy()
+    after = _file_of_counters(postgres)
+    assert last in after
+    assert not [k for k, state in enumerate(earlier) if state in after]
+    assert postgres.counts(logistic).n_people == 506
+
+
+def test_nobody_waits_long_for_tidying(postgres: Store, logistic: Collection) -> None:
+    """Somebody who reads the counters, or holds an older snapshot, is not waited for; it is tried again."""
+    import psycopg
+
+    postgres.register(logistic)
+    *earlier, _ = _states(postgres, logistic, 3)
+    with psycopg.connect(postgres._url) as reading:
+        reading.execute("SELECT COUNT(*) FROM dperm_counters")
+        started = time.monotonic()
+        assert not postgres.tidy()
+        assert time.monotonic() - started < 5
+        postgres.add([Entry(logistic.digest, [99], [1], [0])], 0.0)
+        assert postgres._connection.execute("SHOW lock_timeout").fetchone() == ("0",)
+    with psycopg.connect(postgres._url) as older:
+        older.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        older.execute("SELECT 1 FROM dperm_tasks")
+        postgres.add([Entry(logistic.digest, [100], [1], [0])], 0.0)
+        assert not postgres.tidy()  # it could still see the row before
+    assert postgres.tidy()
+    assert not any(state in _file_of_counters(postgres) for state in earlier)
+    assert postgres.counts(logistic).n_people == 505
+
+
+_NO_SPACE = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+END $$;
+CREATE CONSTRAINT TRIGGER full_disk AFTER INSERT OR UPDATE ON dperm_counters
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION full_disk()
+"""
+
+
+def test_a_server_with_a_full_disk_acknowledges_nothing(postgres: Store, logistic: Collection) -> None:
+    """The server itself answers COMMIT with the error of a full disk; the disk is not: that would need a mount."""
+    import psycopg
+
+    postgres.register(logistic)
+    first, second = (Entry(logistic.digest, [k], [k + 1], [k]) for k in (1, 2))
+    assert postgres.add([first], 0.0) == [Outcome(1, 0, 0)]
+    with psycopg.connect(postgres._url, autocommit=True) as connection:
+        connection.execute(_NO_SPACE)
+        with pytest.raises(StoreError, match=r"No space left on device.*nothing was acknowledged, try again"):
+            postgres.add([second], 0.0)
+        with pytest.raises(StoreError, match="No space left"):
+            postgres.probe()  # what /health asks
+        assert postgres.counts(logistic).n_people == 1
+        spent = connection.execute("SELECT id FROM dperm_spent_1").fetchall()
+        assert spent == [(1,)]  # an id that stayed spent would turn the retry away
+        connection.execute("DROP FUNCTION full_disk CASCADE")
+    postgres.probe()
+    assert postgres.add([first, second], 0.0) == [Outcome(0, 1, 0), Outcome(1, 0, 0)]
+    assert postgres.counts(logistic).n_people == 2
