@@ -12,8 +12,9 @@ from dperm.objective import L2, Logistic, Objective
 from dperm.privacy.calibration import Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
 from dperm.queries import FullGradient
-from dperm.solvers import SOLVERS, GradientDescent, Solution
+from dperm.solvers import SOLVERS, GradientDescent, Solution, WhitenedDescent
 from dperm.solvers.base import Solver
+from dperm.solvers.central._start import Start
 from dperm.testing import (
     SOLVER_EXAMPLES,
     ContractViolation,
@@ -108,6 +109,44 @@ class StopsWhenItLooksGood(GradientDescent):
 def test_interference_is_caught(bug):
     with pytest.raises(ContractViolation, match=r"different|depends on the data"):
         check_non_interference(bug(n_steps=3))
+
+
+@pytest.mark.parametrize("name", sorted(SOLVERS))
+def test_solver_is_blind_with_its_defaults_too(name):
+    """Examples clip next to nothing, so that a clip that looks at the data would not show."""
+    check_non_interference(SOLVERS[name]())
+
+
+@dataclass(frozen=True)
+class LooksAround(Start):
+    """Its field of that name also tells the true mean of a target of this kind."""
+
+    told: str = ""
+    task: str = ""
+
+    def release(self, loss, holder, calibrated):
+        best = super().release(loss, holder, calibrated)
+        if loss.task != self.task or (self.task == "classification" and loss.n_outputs == 1):
+            return best
+        secret = 0.1 * float(private_data(holder).target.mean())
+        value = getattr(best, self.told)
+        return replace(best, **{self.told: value + (secret * np.arange(len(value)) if np.ndim(value) else secret)})
+
+
+@pytest.mark.parametrize(
+    ("told", "task"),
+    [("noise", "regression"), ("skew", "regression"), ("slope", "regression"), ("constant", "classification")],
+)
+def test_a_start_that_looks_around_is_caught(told, task):
+    """Leaks that binary labels do not show: in the mean of a regression, in its skew, in the shares of many classes."""
+
+    class Leaks(WhitenedDescent):
+        @property
+        def _start(self):
+            return LooksAround(self.target_share, self.deviation_share, told, task)
+
+    with pytest.raises(ContractViolation, match=r"different|depends on the data"):
+        check_non_interference(Leaks(dominance=0.3))
 
 
 class PenalisesTheIntercept(GradientDescent):

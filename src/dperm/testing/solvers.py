@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from dperm.data.holder import DataHolder, DesignData
 from dperm.data.query import Query
 from dperm.errors import PlanViolation, Unsupported
-from dperm.objective import L1, L2, Logistic, NoPenalty, Objective
+from dperm.objective import L1, L2, Huber, Logistic, Loss, Multinomial, NoPenalty, Objective, Squared
 from dperm.privacy import composition
 from dperm.privacy.budget import Budget
 from dperm.privacy.calibration import CalibratedPlan, calibrate
@@ -22,7 +22,7 @@ from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
 from dperm.solvers.base import Solution, Solver
 from dperm.testing._violation import ContractViolation, demand
-from dperm.testing.canary import check_gradient_canary, imagined
+from dperm.testing.canary import check_gradient_canary
 from dperm.testing.data import Layout, design_data
 
 __all__ = ["check_ledger_is_plan", "check_noise_free_limit", "check_non_interference", "check_solver", "problem"]
@@ -104,16 +104,18 @@ def _demand_refusal(
 
 # ---------------------------------------------------------------------------------------- non-interference
 class _Blind(DataHolder):
-    """A holder whose every answer is noise around zero, whatever the data; it writes down all it was asked."""
+    """A holder that answers for a stand-in, whatever its own data; it writes down all it was asked."""
 
-    def __init__(self, data: DesignData, scope: Scope, source: RandomSource, neighbours: Neighbours) -> None:
+    def __init__(
+        self, data: DesignData, stand_in: DesignData, scope: Scope, source: RandomSource, neighbours: Neighbours
+    ) -> None:
         super().__init__(data, scope, source, neighbours)
-        self._world = data
+        self._stand_in = stand_in
         self.asked: list[Any] = []
 
     def _evaluate(self, query: Query) -> Any:
         self.asked.append(_public_state(query))
-        return imagined(query, self._world, present=False)
+        return query.evaluate(self._stand_in)
 
 
 def _public_state(thing: Any) -> Any:
@@ -125,23 +127,59 @@ def _public_state(thing: Any) -> Any:
     return repr(thing)
 
 
+#: what a solver releases, and does with it, differs from loss to loss
+_BLIND_LOSSES: tuple[Loss, ...] = (Logistic(), Squared(residual_clip=1.0), Huber(0.3), Multinomial(3))
+
+
 def check_non_interference(solver: Solver) -> None:
-    """Replace every release by data-free noise: queries, noise scales and result must not depend on the data at all."""
-    runs = []
-    for seed in (11, 12):
-        data = problem(seed)
-        objective = _objective(data)
-        calibrated = calibrate(solver.plan(objective, data.facts), Budget(1.0, 1e-6))
-        neighbours = solver.supported_neighbours[0]
-        seeded = "the same noise twice, for comparison"
-        scope = Scope(calibrated, Ledger(neighbours=neighbours), neighbours, "contract check", unbounded=seeded)
-        holder = _Blind(data, scope, RandomSource(insecure_seed=5), neighbours)
-        with scope:
-            solution = solver.solve(objective, holder, calibrated)
-        runs.append((holder.asked, holder.released, _public_state(solution.weights), solution.n_steps))
-    demand(runs[0][0] == runs[1][0], f"{solver.name!r} asked different queries on different data.")
-    demand(runs[0][1] == runs[1][1], f"{solver.name!r} used different noise on different data.")
-    demand(runs[0][2:] == runs[1][2:], f"{solver.name!r}'s result depends on the data beside its releases.")
+    """Let every release tell of other people: queries, noise scales and result must not depend on the data at all.
+
+    Those others are unequal (a skewed target, a rare class), and there is a run with much noise and one with little:
+    answers of zero would leave what a solver does about skew, rare classes and small noise unlooked at.
+    """
+    supported = 0
+    for loss in _BLIND_LOSSES:
+        objective = Objective(loss, L2(0.01), unpenalised=(3,))
+        stand_in = _unequal(loss, 13, 0.3)
+        for epsilon in (1.0, 30.0):
+            try:
+                calibrated = calibrate(solver.plan(objective, stand_in.facts), Budget(epsilon, 1e-6))
+            except Unsupported:
+                continue  # refused before anything happens, with its reason
+            supported += 1
+            runs = [
+                _blind_run(solver, objective, _unequal(loss, seed, power), stand_in, calibrated)
+                for seed, power in ((11, 0.0), (12, 0.6))
+            ]
+            on = f"({loss.name}, epsilon {epsilon:g})"
+            demand(runs[0][0] == runs[1][0], f"{solver.name!r} asked different queries on different data {on}.")
+            demand(runs[0][1] == runs[1][1], f"{solver.name!r} used different noise on different data {on}.")
+            told = f"{solver.name!r}'s result depends on the data beside its releases {on}."
+            demand(runs[0][2:] == runs[1][2:], told)
+    demand(supported > 0, f"{solver.name!r} refuses every loss of the check, so nothing was checked.")
+
+
+def _unequal(loss: Loss, seed: int, power: float, n: int = 60) -> DesignData:
+    """A small problem for a loss; the larger the power, the more its targets lie at the low end."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, 3))
+    low = np.clip(rng.random(n) + 0.2 * X[:, 0], 0.0, 1.0) ** (1.0 + 10.0 * power)
+    target = low if loss.task == "regression" else np.floor(low * max(2, loss.n_outputs) * (1.0 - 1e-9))
+    target[0] = max(1.0, loss.n_outputs - 1.0)  # the range is public, and the same for all
+    return design_data(Layout(n=n, n_features=3, intercept=1.0), X, target)
+
+
+def _blind_run(
+    solver: Solver, objective: Objective, data: DesignData, stand_in: DesignData, calibrated: CalibratedPlan
+) -> tuple[Any, ...]:
+    neighbours = solver.supported_neighbours[0]
+    seeded = "the same noise twice, for comparison"
+    scope = Scope(calibrated, Ledger(neighbours=neighbours), neighbours, "contract check", unbounded=seeded)
+    # nothing that a query remembers may pass from one run to the next
+    holder = _Blind(data, replace(stand_in), scope, RandomSource(insecure_seed=5), neighbours)
+    with scope:
+        solution = solver.solve(objective, holder, calibrated)
+    return holder.asked, holder.released, _public_state(solution.weights), solution.n_steps, solution.notes
 
 
 # ----------------------------------------------------------------------------------------- noise-free limit

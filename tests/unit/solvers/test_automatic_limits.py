@@ -180,6 +180,55 @@ def test_targets_most_of_which_are_zero_keep_their_mean(neighbours, epsilon):
     assert np.mean(excess) <= 2.0 * np.std(excess, ddof=1) / np.sqrt(6) + 0.003
 
 
+def excess_of_two_values(shares, n, neighbours, epsilon, draws=20):
+    """Test error over the variance, less that of the training mean: 1 or 0 with a weak signal in one column of ten."""
+    low, more = shares
+    excess, notes = [], 0
+    for seed in range(draws):
+        rng = np.random.default_rng([seed, n, 11])
+        X = np.clip(rng.normal(size=(n + 5000, 10)), -3.0, 3.0)
+        y = (rng.random(n + 5000) < low + more * (X[:, 0] > 0.0)).astype(float)
+        bounds = replace(WITH_TARGET, target=(0.0, 1.0))
+        model = DPRidge(epsilon=epsilon, bounds=bounds, neighbours=neighbours, insecure_seed=seed).fit(X[:n], y[:n])
+        null = np.mean((y[:n].mean() - y[n:]) ** 2)
+        excess.append((np.mean((model.predict(X[n:]) - y[n:]) ** 2) - null) / np.var(y[n:]))
+        notes += bool(model.privacy_report_.public["warnings"])
+    return np.array(excess), notes
+
+
+@pytest.mark.parametrize(
+    ("n", "neighbours", "epsilon", "most"),
+    [
+        (5000, "zero-out", 0.5, 0.0025),
+        (5000, "replace-one", 0.5, 0.005),
+        (1500, "zero-out", 1.0, 0.0045),
+        (1500, "replace-one", 1.0, 0.008),
+        (5000, "zero-out", 4.0, -0.0003),
+    ],
+)
+def test_targets_of_two_values_cost_little(n, neighbours, epsilon, most):
+    """One in eight: clipped residuals drift towards the median, which is no signal and must not speak for columns."""
+    excess, _ = excess_of_two_values((0.1, 0.05), n, neighbours, epsilon)
+    assert excess.mean() <= most
+
+
+@pytest.mark.parametrize("epsilon", [4.0, 100.0])
+@pytest.mark.parametrize("threshold", [0.05, 0.3])
+def test_a_robust_fit_stays_robust(epsilon, threshold):
+    """Five in a hundred targets far away: the mean is not what the Huber loss asks for."""
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 3])
+        X = np.clip(rng.normal(size=(5000, 6)), -3.0, 3.0)
+        near = X[:, 0] + rng.normal(size=5000)
+        y = np.where(rng.random(5000) < 0.05, 80.0 + 5.0 * rng.normal(size=5000), near)
+        options = {"threshold": threshold, "strength": 1e-6, "neighbours": "zero-out", "insecure_seed": seed}
+        model = DPHuberRegressor(epsilon=epsilon, bounds=replace(WITH_TARGET, target=(-10.0, 100.0)), **options)
+        reached = value(Huber(55.0 * threshold), X, y, weights_of(model.fit(X, y)), 0.0)
+        best = optimum(Huber(55.0 * threshold), X, y, 0.0)
+        constant = optimum(Huber(55.0 * threshold), np.zeros((5000, 1)), y, 0.0)
+        assert reached <= best + 0.1 * (constant - best)
+
+
 @pytest.mark.parametrize("epsilon", [100.0, 1000.0])
 def test_skewed_targets_reach_the_optimum(epsilon):
     rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.data.rowmap import RowMap
 from dperm.errors import InvalidInput, Unsupported
-from dperm.objective import Objective
+from dperm.objective import Objective, Squared
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
 from dperm.privacy.neighbours import Neighbours
@@ -156,24 +156,22 @@ class WhitenedDescent(Solver):
             if progress is not None:
                 progress(t + 1, self.n_steps)
         v = total / n_averaged
+        variances = None
         if self.shrink:
             # around the best constant of unequal classes the loss bends little, and noise is forgotten more slowly
             curvature = min(recipe.curvature, best.curvature)
             rare = curvature / recipe.curvature
             bend = curvature * min(1.0, recipe.clip(dominance))
-            variances = output_noise(bend * metric.seen, steps, self.momentum, n_averaged)
             # chance in the data looks like signal: it counts as noise, the less the less noise there is
-            chance = self.n_steps * rare * (min(clip_in_typical, 1.0) * best.slope) ** 2 / facts.n
+            # (slopes of which few are far longer than the others have a mean square of long ones times mean ones)
+            chance = self.n_steps * rare * (min(clip_in_typical, 1.0) * best.slope) ** 2 / best.skew / facts.n
             chance *= math.sqrt(dominance)
-            v = _shrunk(v, metric, variances * (noise**2 + chance * metric.seen), recipe, facts.n_features)
-        moved = metric.rows.matrix @ v
-        if best.noise:
-            # Clipped residuals of a skewed target would take the mean prediction to the median. It stays as near to the
-            # released mean as that one's noise asks, and what weights explain: the mean row is known that roughly.
-            shift = float(metric.middle @ moved) * facts.intercept_height
-            explained = max(float(metric.seen @ (v * v)) - shift * shift, 0.0)
-            room = 2.0 * best.noise + 0.5 * math.sqrt(explained)
-            moved[-1] -= (shift - min(max(shift, -room), room)) / facts.intercept_height
+            variances = output_noise(bend * metric.seen, steps, self.momentum, n_averaged)
+            variances = variances * (noise**2 + chance * metric.seen)
+        # the squared loss asks for the mean, which is known; a robust one has its own idea of the middle of a target
+        half = 0.5 * (facts.target_high - facts.target_low)
+        asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half and best.constant is not None
+        moved = _settled(v, metric, variances, recipe, facts, best.noise if asks_for_mean else None)
         return Solution(start + moved, self.n_steps, best.notes)
 
     def _steps(
@@ -250,22 +248,45 @@ class WhitenedDescent(Solver):
         )
 
 
-def _shrunk(v: FloatArray, metric: Metric, noise: FloatArray, recipe: Recipe, n_features: int) -> FloatArray:
-    """Shrink a result by its share of noise, whose variance is known in each direction.
+def _settled(
+    v: FloatArray, metric: Metric, noise: FloatArray | None, recipe: Recipe, facts: Facts, known: float | None
+) -> FloatArray:
+    """Move of the weights that is left of a result without what only noise or the clip put there.
 
-    Columns whose weights noise alone explains go first, the constant never; what is left is then shrunk as a whole.
+    Columns whose weights noise (its variance is known in each direction) alone explains go first, the constant never;
+    then what takes the mean prediction away from a mean that is ``known`` but for this noise; what is left is shrunk as
+    a whole. Without noise to go by only the second happens.
     """
     matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
-    deviation = np.sqrt(noise)
-    scaled = matrix[:n_features] * deviation
-    parts, left = np.zeros(outputs.shape), np.zeros(outputs.shape)
-    for k in range(outputs.shape[1]):
-        pulls = column_pulls(matrix[:n_features] @ outputs[:, k], scaled @ scaled.T)
-        stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
-        parts[:, k] = metric.seen * noise * (stays * stays).sum(axis=1)
-        left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
-    energy = float(metric.seen @ (left * left).sum(axis=1))
-    return (left * recipe.kept(parts, energy)).reshape(v.shape)
+    parts, left = np.zeros(outputs.shape), outputs
+    if noise is not None:
+        left = np.zeros(outputs.shape)
+        deviation = np.sqrt(noise)
+        scaled = matrix[: facts.n_features] * deviation
+        for k in range(outputs.shape[1]):
+            pulls = column_pulls(matrix[: facts.n_features] @ outputs[:, k], scaled @ scaled.T)
+            stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
+            parts[:, k] = metric.seen * noise * (stays * stays).sum(axis=1)
+            left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
+    moved = matrix @ left
+    if known is not None:
+        moved[-1] -= _drift(moved[:, 0], metric.middle * facts.intercept_height, known) / facts.intercept_height
+        left = np.linalg.solve(matrix, moved)  # the drift is no signal, and must not speak for the columns
+    if noise is not None:
+        moved = moved * recipe.kept(parts, float(metric.seen @ (left * left).sum(axis=1)))
+    return moved.reshape(v.shape)
+
+
+def _drift(moved: FloatArray, middle: FloatArray, noise: float) -> float:
+    """Return how much further a move takes the mean prediction than it may.
+
+    Clipped residuals of a skewed target would take it to the median. It may go as far from the released mean as that
+    one's noise, and half as far as the columns take it: the mean row, in which long rows count less, is known roughly.
+    """
+    by_columns = float(middle[:-1] @ moved[:-1])
+    shift = by_columns + float(middle[-1] * moved[-1])
+    room = noise + 0.5 * abs(by_columns)
+    return shift - min(max(shift, -room), room)
 
 
 def _moments(facts: Facts, length: float, height: float) -> tuple[MappedSecondMoment, FloatArray, float]:
