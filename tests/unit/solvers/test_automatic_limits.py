@@ -212,6 +212,18 @@ def test_targets_of_two_values_cost_little(n, neighbours, epsilon, most):
     assert excess.mean() <= most
 
 
+def test_a_regression_that_noise_rules_is_noted():
+    """Where the test error is above that of the mean beyond chance, most fits say so; where columns matter, none."""
+    excess, notes = excess_of_two_values((0.125, 0.0), 1500, "replace-one", 0.5)
+    assert 2.0 * excess.std(ddof=1) / np.sqrt(20) < excess.mean() <= 0.025
+    assert notes >= 15
+    for seed in range(5):
+        X, z, rng = table(1500)
+        y = np.clip(z + rng.normal(size=1500), -HALF, HALF)
+        model = DPRidge(epsilon=0.5, bounds=WITH_TARGET, neighbours="replace-one", insecure_seed=seed).fit(X, y)
+        assert model.privacy_report_.public["warnings"] == []
+
+
 @pytest.mark.parametrize("epsilon", [4.0, 100.0])
 @pytest.mark.parametrize("threshold", [0.05, 0.3])
 def test_a_robust_fit_stays_robust(epsilon, threshold):
@@ -255,6 +267,40 @@ def test_rare_positives_cost_next_to_nothing_or_are_noted(neighbours):
             notes.append(any("so rare that noise hides" in text for text in model.privacy_report_.public["warnings"]))
         assert np.mean(excess) <= slack
         assert all(notes) or np.mean(excess) <= 2.0 * np.std(excess, ddof=1) / np.sqrt(8) + 0.001
+
+
+@pytest.mark.parametrize(
+    ("n", "rate", "growth", "neighbours", "epsilon", "least"),
+    [(20_000, 0.01, 1.2, "zero-out", 2.0, 0.0075), (5000, 0.1, 1.0, "replace-one", 1.0, 0.086)],
+)
+def test_what_columns_say_about_rare_large_targets_is_learnt(n, rate, growth, neighbours, epsilon, least):
+    """The unit of slopes follows the skew of the target, or the clip takes the few that matter; caution follows too."""
+    gains = []
+    for seed in range(10):
+        rng = np.random.default_rng([seed, n, 5])
+        X = np.clip(rng.normal(size=(n + 5000, 8)), -3.0, 3.0)
+        chance = np.minimum(rate * np.exp(growth * X[:, 0] - growth**2 / 2.0), 1.0)
+        y = (rng.random(n + 5000) < chance).astype(float)
+        bounds = replace(WITH_TARGET, target=(0.0, 1.0))
+        model = DPRidge(epsilon=epsilon, bounds=bounds, neighbours=neighbours, insecure_seed=seed).fit(X[:n], y[:n])
+        null = np.mean((y[:n].mean() - y[n:]) ** 2)
+        gains.append((null - np.mean((model.predict(X[n:]) - y[n:]) ** 2)) / np.var(y[n:]))
+    assert np.mean(gains) >= least
+
+
+def test_noise_weighs_more_where_a_class_is_rare():
+    """Two in a hundred, fifty columns of no use: noise is forgotten more slowly than with equal classes."""
+    excess = []
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 5000])
+        X = np.clip(rng.normal(size=(15_000, 50)), -3.0, 3.0)
+        y = rng.random(15_000) < 1.0 / (1.0 + np.exp(4.0))
+        model = DPLogisticRegression(epsilon=1.0, bounds=BOUNDS, neighbours="zero-out", insecure_seed=seed)
+        w = weights_of(model.fit(X[:5000], y[:5000]))
+        null = np.append(np.zeros(50), np.log(y[:5000].mean() / (1.0 - y[:5000].mean())))
+        test = X[5000:], y[5000:]
+        excess.append(value(Logistic(), *test, w, 0.0) - value(Logistic(), *test, null, 0.0))
+    assert np.mean(excess) <= 0.003
 
 
 def test_a_large_class_among_many_does_not_make_the_others_impossible():

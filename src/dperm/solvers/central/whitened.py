@@ -49,6 +49,8 @@ __all__ = ["WhitenedDescent"]
 FloatArray = NDArray[np.float64]
 
 _MOST_COLUMNS = 2000
+#: share of a regression's weights that noise leaves, below which a fit says so
+_DOUBTFUL = 0.7
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,14 @@ class WhitenedDescent(Solver):
         # the squared loss asks for the mean, which is known; a robust one has its own idea of the middle of a target
         half = 0.5 * (facts.target_high - facts.target_low)
         asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half and best.constant is not None
-        moved = _settled(v, metric, variances, recipe, facts, best.noise if asks_for_mean else None)
-        return Solution(start + moved, self.n_steps, best.notes)
+        moved, kept = _settled(v, metric, variances, recipe, facts, best.noise if asks_for_mean else None)
+        notes = best.notes
+        if loss.task == "regression" and kept < _DOUBTFUL:
+            notes += (
+                f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little about "
+                "the target, predictions may be worse than its mean",
+            )
+        return Solution(start + moved, self.n_steps, notes)
 
     def _steps(
         self,
@@ -250,8 +258,8 @@ class WhitenedDescent(Solver):
 
 def _settled(
     v: FloatArray, metric: Metric, noise: FloatArray | None, recipe: Recipe, facts: Facts, known: float | None
-) -> FloatArray:
-    """Move of the weights that is left of a result without what only noise or the clip put there.
+) -> tuple[FloatArray, float]:
+    """Move of the weights that is left of a result without what only noise or the clip put there, and by what factor.
 
     Columns whose weights noise (its variance is known in each direction) alone explains go first, the constant never;
     then what takes the mean prediction away from a mean that is ``known`` but for this noise; what is left is shrunk as
@@ -272,9 +280,8 @@ def _settled(
     if known is not None:
         moved[-1] -= _drift(moved[:, 0], metric.middle * facts.intercept_height, known) / facts.intercept_height
         left = np.linalg.solve(matrix, moved)  # the drift is no signal, and must not speak for the columns
-    if noise is not None:
-        moved = moved * recipe.kept(parts, float(metric.seen @ (left * left).sum(axis=1)))
-    return moved.reshape(v.shape)
+    kept = 1.0 if noise is None else recipe.kept(parts, float(metric.seen @ (left * left).sum(axis=1)))
+    return kept * moved.reshape(v.shape), kept
 
 
 def _drift(moved: FloatArray, middle: FloatArray, noise: float) -> float:
