@@ -177,8 +177,8 @@ class WhitenedDescent(Solver):
         notes = best.notes
         if loss.task == "regression" and kept < _DOUBTFUL:
             notes += (
-                f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little about "
-                "the target, predictions may be worse than its mean",
+                f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little "
+                "about the target, predictions may be worse than its mean",
             )
         return Solution(start + moved, self.n_steps, notes)
 
