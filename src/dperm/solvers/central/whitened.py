@@ -175,7 +175,8 @@ class WhitenedDescent(Solver):
         asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half and best.constant is not None
         moved, kept = _settled(v, metric, variances, recipe, facts, best.noise if asks_for_mean else None)
         notes = best.notes
-        if loss.task == "regression" and kept < _DOUBTFUL:
+        said = self._start.doubts(loss, facts, calibrated, holder.neighbours)  # by the plan, in stronger words
+        if loss.task == "regression" and kept < _DOUBTFUL and not said:
             notes += (
                 f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little "
                 "about the target, predictions may be worse than its mean",
@@ -266,7 +267,8 @@ def _settled(
     a whole. Without noise to go by only the second happens.
     """
     matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
-    parts, left = np.zeros(outputs.shape), outputs
+    parts: FloatArray = np.zeros(outputs.shape)
+    left: FloatArray = outputs
     if noise is not None:
         left = np.zeros(outputs.shape)
         deviation = np.sqrt(noise)
@@ -279,7 +281,8 @@ def _settled(
     moved = matrix @ left
     if known is not None:
         moved[-1] -= _drift(moved[:, 0], metric.middle * facts.intercept_height, known) / facts.intercept_height
-        left = np.linalg.solve(matrix, moved)  # the drift is no signal, and must not speak for the columns
+        # the drift is no signal, and must not speak for the columns
+        left = np.asarray(np.linalg.solve(matrix, moved), dtype=np.float64)
     kept = 1.0 if noise is None else recipe.kept(parts, float(metric.seen @ (left * left).sum(axis=1)))
     return kept * moved.reshape(v.shape), kept
 
