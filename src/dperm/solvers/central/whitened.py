@@ -175,7 +175,8 @@ class WhitenedDescent(Solver):
         asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half and best.constant is not None
         moved, kept = _settled(v, metric, variances, recipe, facts, best.noise if asks_for_mean else None)
         notes = best.notes
-        said = self._start.doubts(loss, facts, calibrated, holder.neighbours)  # by the plan, in stronger words
+        # a note on the target, or the plan, says more
+        said = notes or self._start.doubts(loss, facts, calibrated, holder.neighbours)
         if loss.task == "regression" and kept < _DOUBTFUL and not said:
             notes += (
                 f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little "
