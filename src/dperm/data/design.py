@@ -215,15 +215,17 @@ class DesignMatrix:
         from dperm.kernels.clipped import clipped_sums_dense, clipped_sums_sparse  # compiled: only when needed
 
         inner = limits[: self.n_features] if limits.size > 1 else limits.item()
+        out = np.empty(self.d)
+        features = out[: self.n_features]
         if self._sparse:
             implicit = self._implicit if self._centred else None
-            whole = clipped_sums_sparse(self._values.by_column, implicit, row_steps, inner)
+            clipped_sums_sparse(self._values.by_column, implicit, row_steps, inner, features)
         else:
-            whole = clipped_sums_dense(self._values, row_steps, inner)
-        if not self.intercept_steps:
-            return whole
-        limit = limits[-1]
-        return np.append(whole, np.clip(self.intercept_steps * row_steps, -limit, limit).sum())
+            clipped_sums_dense(self._values, row_steps, inner, features)
+        if self.intercept_steps:
+            limit = limits[-1]
+            out[-1] = np.clip(self.intercept_steps * row_steps, -limit, limit).sum()
+        return out
 
     @property
     def compressed_columns(self) -> Any:

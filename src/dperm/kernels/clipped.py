@@ -19,6 +19,8 @@ FloatArray = NDArray[np.float64]
 # Sums of whole numbers below 2^53 are the same in any order, so the compiler may reassociate them into vector lanes.
 _ANY_ORDER = {"reassoc", "nsz"}
 
+# Positions are made unsigned: for signed ones numba checks at every entry whether to count from the end.
+
 
 @njit(cache=True, fastmath=_ANY_ORDER)
 def _column(column: FloatArray, slopes: FloatArray, limit: float) -> float:
@@ -58,8 +60,8 @@ def _sparse(
     for j in range(out.size):
         total = 0.0
         limit, base = limits[j], implicit[j]
-        for k in range(indptr[j], indptr[j + 1]):
-            slope = slopes[indices[k]]
+        for k in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
+            slope = slopes[np.uint64(indices[k])]
             total += min(max((data[k] + base) * slope, -limit), limit)
             if base != 0.0:
                 total -= min(max(base * slope, -limit), limit)
@@ -71,11 +73,11 @@ def _sparse_alike(
     data: FloatArray, indices: Any, indptr: Any, slopes: FloatArray, limit: float, out: FloatArray
 ) -> None:
     """The same with zeros not stored and one limit: with few entries in a column, reading less is what counts."""
-    start = indptr[0]
+    start = np.uint64(indptr[0])
     for j in range(out.size):
-        stop, total = indptr[j + 1], 0.0
+        stop, total = np.uint64(indptr[j + 1]), 0.0
         for k in range(start, stop):
-            total += min(max(data[k] * slopes[indices[k]], -limit), limit)
+            total += min(max(data[k] * slopes[np.uint64(indices[k])], -limit), limit)
         out[j] = total
         start = stop
 
@@ -92,26 +94,23 @@ def _each(limits: FloatArray | float, size: int) -> FloatArray:
     return np.ascontiguousarray(np.broadcast_to(limits, size))
 
 
-def clipped_sums_dense(values: FloatArray, slopes: FloatArray, limits: FloatArray | float) -> FloatArray:
-    """Sum over rows of clip(values[i, j] * slopes[i], -limits[j], limits[j]), column by column, or with one limit."""
-    out = np.empty(values.shape[1])
+def clipped_sums_dense(values: FloatArray, slopes: FloatArray, limits: FloatArray | float, out: FloatArray) -> None:
+    """Write sums over rows of clip(values[i, j] * slopes[i], -limits[j], limits[j]), one limit for all or for each."""
     _dense(values, slopes, _each(limits, out.size), out)
-    return out
 
 
 def clipped_sums_sparse(
-    matrix: Any, implicit: FloatArray | None, slopes: FloatArray, limits: FloatArray | float
-) -> FloatArray:
+    matrix: Any, implicit: FloatArray | None, slopes: FloatArray, limits: FloatArray | float, out: FloatArray
+) -> None:
     """The same for a CSC matrix of differences to a column's implicit value, all zero if None; cost by nonzeros.
 
     Rows that are not stored all have the implicit value, so their sum is taken once per different (value, limit).
     """
-    out = np.empty(matrix.shape[1])
     if implicit is None:
         implicit = np.zeros(out.size)
         if np.ndim(limits) == 0:
             _sparse_alike(matrix.data, matrix.indices, matrix.indptr, slopes, float(limits), out)
-            return out
+            return
     limits = _each(limits, out.size)
     _sparse(matrix.data, matrix.indices, matrix.indptr, implicit, slopes, limits, out)
     cache: dict[tuple[float, float], float] = {}
@@ -120,4 +119,3 @@ def clipped_sums_sparse(
         if key not in cache:
             cache[key] = _one_value(key[0], slopes, key[1])
         out[j] += cache[key]
-    return out
