@@ -61,7 +61,7 @@ def test_the_coordinator_is_killed(consortium, undisturbed):
     _ends_well(consortium, undisturbed)
     resumed = [line for line in consortium.audit("lab") if line["event"] == "resumed"]
     assert len(resumed) == 1
-    assert resumed[0]["step"] >= 6
+    assert resumed[0]["step"] >= 5  # that step was over; it is asked again if the kill came before it was written down
     assert resumed[0]["attempt"] == 1
 
 
