@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-slow test-oldest lint docs bench bench-peers clean
+.PHONY: demo test test-fast test-fresh test-slow test-oldest lint docs bench bench-peers clean
 
 demo: $(VENV)/.run
 	$(BIN)/dperm demo
@@ -16,9 +16,13 @@ test: lint test-fast
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
+# The same with fresh noise: each statistical test may alarm by chance, so look at a failure before believing it.
+test-fresh: $(VENV)/.dev
+	DPERM_FRESH_NOISE=1 $(BIN)/python -m pytest -q -n $(WORKERS)
+
 # Statistical and experiment runs with fresh entropy; minutes to hours, never part of `make test`.
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow
+	DPERM_FRESH_NOISE=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m slow
 
 # The data and estimator tests on the oldest versions that pyproject.toml allows, in an environment of its own.
 test-oldest: $(OLDEST)/.dev

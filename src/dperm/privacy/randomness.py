@@ -32,6 +32,10 @@ _READY = 512
 _NOTHING = np.zeros(0, np.uint64)
 
 
+def _fresh_key() -> bytes:
+    return os.urandom(32)
+
+
 class RandomSource:
     """A stream of random 64-bit words.
 
@@ -63,7 +67,7 @@ class RandomSource:
     def _start(self) -> None:
         self._lock = threading.Lock()
         if self._seed is None:
-            self._rekey(os.urandom(32))
+            self._rekey(_fresh_key())
         else:
             self._rekey(hashlib.sha256(b"dperm insecure seed:" + self._seed.encode()).digest())
 
@@ -109,7 +113,7 @@ class RandomSource:
     def _renew(self) -> None:
         """Take a new key in another process or after a gigabyte; what is left of the old stream is thrown away."""
         if self.secure and (self._drawn >= _REKEY_AFTER or os.getpid() != self._pid):
-            self._rekey(os.urandom(32))
+            self._rekey(_fresh_key())
 
     def _fresh(self, n: int) -> NDArray[np.uint64]:
         out = np.empty(n, np.uint64)

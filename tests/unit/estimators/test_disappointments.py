@@ -108,11 +108,14 @@ def test_a_handful_of_rows_is_no_worse_than_predicting_nothing(maker, n):
 
 def test_a_target_outside_its_range_is_noticed_from_what_was_released():
     X, y = people(5000)
-    model = DPRidge(bounds=UNIT)
-    (said,) = said_by(lambda: model.fit(X, y + 100.0))
-    assert "upper end of its declared range" in said
-    assert "upper end" in model.privacy_report_.summary()
-    assert "lower end" in said_by(lambda: DPLasso(bounds=UNIT).fit(X, y - 100.0))[0]
+    noticed = 0
+    for _ in range(5):  # noise hides it in about one fit of 160
+        model = DPRidge(bounds=UNIT)
+        (said,) = said_by(lambda model=model: model.fit(X, y + 100.0))
+        seen = "upper end of its declared range" in said
+        assert ("upper end" in model.privacy_report_.summary()) == seen
+        noticed += seen + ("lower end" in said_by(lambda: DPLasso(bounds=UNIT).fit(X, y - 100.0))[0])
+    assert noticed >= 8
     assert said_by(lambda: DPRidge().fit(X, y)) == []
 
 

@@ -20,6 +20,8 @@ from dperm.errors import InsecureSeedWarning, InvalidInput
 from dperm.privacy import randomness
 from dperm.privacy.randomness import RandomSource
 
+pytestmark = pytest.mark.fresh_noise
+
 
 def counter_mode(seed: str, n_words: int) -> np.ndarray:
     """AES-256 of the counters 0, 1, 2, ... block by block: written without the library's counter mode."""

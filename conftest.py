@@ -1,0 +1,64 @@
+"""Noise that repeats: a test that passed once passes again, on any machine and in any order.
+
+Tests look at noise in thousands of places, each with a small chance to alarm for nothing; with fresh noise one run in
+a few would fail. So the keys that the operating system would give are made from the name of the test (or of the shared
+fixture) instead. ``make test-fresh`` runs the same tests with the operating system's keys; tests marked ``fresh_noise``
+always have them. Programs started by tests are programs as users start them: their noise is always fresh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from dperm.privacy import randomness
+
+FRESH = bool(os.environ.get("DPERM_FRESH_NOISE"))
+
+settings.register_profile("repeatable", derandomize=True)
+
+
+@contextmanager
+def _keys_named(name: str) -> Iterator[None]:
+    """Let keys follow from ``name`` and their number; in a forked process also from its id, as they must differ."""
+    usual, process, n_keys = randomness._fresh_key, os.getpid(), 0
+
+    def key() -> bytes:
+        nonlocal n_keys
+        n_keys += 1
+        here = os.getpid()
+        return hashlib.sha256(f"{name} {n_keys} {here if here != process else ''}".encode()).digest()
+
+    randomness._fresh_key = key
+    try:
+        yield
+    finally:
+        randomness._fresh_key = usual
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not FRESH:
+        settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    if FRESH or item.get_closest_marker("fresh_noise"):
+        return (yield)
+    with _keys_named(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[Any]:
+    # what several tests share must not depend on which of them comes first
+    if FRESH or fixturedef.scope == "function":
+        return (yield)
+    with _keys_named(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"):
+        return (yield)

@@ -1,0 +1,69 @@
+"""Noise in tests repeats from run to run, and differs from test to test and key to key."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+TESTS = """
+import pytest
+from dperm.privacy.randomness import RandomSource
+
+def draw(): return str(RandomSource().word())
+
+@pytest.fixture(scope="module")
+def shared(): return draw()
+
+def test_a(shared): print("drew", "a", draw(), draw(), shared)
+def test_b(shared): print("drew", "b", draw(), draw(), shared)
+
+@pytest.mark.fresh_noise
+def test_c(): print("drew", "c", draw())
+"""
+
+
+def drawn(folder: Path, *choice: str, **environment: str) -> dict[str, list[str]]:
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    command += ["--rootdir", str(folder), "-p", "conftest", str(folder / "test_draws.py"), *choice]
+    run = subprocess.run(
+        command,
+        cwd=folder,
+        env={
+            **os.environ,
+            "DPERM_FRESH_NOISE": "",
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    lines = [line.lstrip(".").split() for line in run.stdout.splitlines() if "drew" in line]
+    return {line[1]: line[2:] for line in lines}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("draws")
+    (made / "test_draws.py").write_text(TESTS)
+    return made
+
+
+def test_noise_repeats_and_shared_noise_does_not_depend_on_who_comes_first(folder: Path) -> None:
+    first, again, alone = drawn(folder), drawn(folder), drawn(folder, "-k", "test_b")
+    assert first["a"] == again["a"]
+    assert first["b"] == again["b"] == alone["b"]
+    assert len({*first["a"], *first["b"]}) == 5
+    assert first["c"] != again["c"]
+
+
+def test_fresh_noise_can_be_asked_for(folder: Path) -> None:
+    fresh, again = (drawn(folder, DPERM_FRESH_NOISE="1") for _ in range(2))
+    assert not {*fresh["a"], *fresh["b"]} & {*again["a"], *again["b"]}
