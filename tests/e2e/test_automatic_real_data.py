@@ -36,13 +36,13 @@ def test_census_data(a9a, epsilon, accuracy, objective):
     X, y, n_train = a9a
     bounds = Bounds(centre=0.0, scale=1.0, clip=1.0, row_norm=14**0.5)
     scores, losses = [], []
-    for seed in range(3):
+    for seed in range(8):
         model = DPLogisticRegression(epsilon=epsilon, bounds=bounds, neighbours="zero-out", insecure_seed=seed)
         model.fit(X[:n_train], y[:n_train])
         scores.append(model.score(X[n_train:], y[n_train:]))
         losses.append(log_loss(y[:n_train], model.predict_proba(X[:n_train])))
         assert model.privacy_report_.planned.epsilon <= epsilon
-    assert np.mean(scores) >= accuracy - 2.0 * np.std(scores, ddof=1) / np.sqrt(3)
+    assert np.mean(scores) >= accuracy - 2.0 * np.std(scores, ddof=1) / np.sqrt(8)
     assert np.mean(losses) <= objective
 
 

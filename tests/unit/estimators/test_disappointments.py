@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -22,7 +23,7 @@ from dperm import (
 )
 from dperm.data.schema import Column, Schema, Target
 from dperm.errors import DisappointmentWarning, InvalidData, InvalidInput
-from dperm.solvers import GradientDescent
+from dperm.solvers import GradientDescent, WhitenedDescent
 
 UNIT = Bounds(features=(-1, 1), target=(-3, 3))
 
@@ -120,9 +121,11 @@ def test_a_target_outside_its_range_is_noticed_from_what_was_released():
 
 
 def test_small_shares_are_not_shown_as_nothing():
-    text = str(DPRidge(bounds=UNIT).plan(10_000_000, 5))
-    assert "<1% of the budget" in text or "0%" not in text
-    assert " 0% of" not in text
+    small = WhitenedDescent(target_share=0.004)
+    text = str(DPLogisticRegression(bounds=Bounds(features=(-1, 1)), solver=small).plan(10_000_000, 5))
+    assert "<1% of the budget" in text
+    assert "below about 0.1% of its range" in text
+    assert not re.search(r"\b0(\.0)?%", text)
 
 
 def test_a_tuner_refuses_models_that_no_search_covers():

@@ -178,7 +178,7 @@ _NUMBERS = Recipe(
     blindness=(0.0, 0.0),
     heights=(0.25, 0.25),
     rows_for_target=30.0,
-    target_shares=(0.02, 0.3),
+    target_shares=(0.05, 0.3),
     moment_shares=(0.03, 0.2),
 )
 

@@ -171,8 +171,8 @@ class Start:
             return replace(best, slope=mean)
         # Half of the mean deviation lies on either side of the mean. Targets on one side lie within the room there, so
         # they are at least this share of all, noise granted; the others then lie further away the fewer they can be.
-        room = min(best.constant - facts.target_low, facts.target_high - best.constant) + 2.0 * best.noise
-        crowd = min(max(0.5 * (mean - 2.0 * noise) / max(room, 1e-9 * largest), 0.0), _CROWD)
+        room = min(best.constant - facts.target_low, facts.target_high - best.constant) + 3.0 * best.noise
+        crowd = min(max(0.5 * (mean - 3.0 * noise) / max(room, 1e-9 * largest), 0.0), _CROWD)
         skew = max(1.0, 0.5 / (1.0 - crowd))
         notes = best.notes
         said = bool(notes) or best.noise >= _UNSURE_MEAN * (facts.target_high - facts.target_low)

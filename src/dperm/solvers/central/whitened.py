@@ -39,9 +39,9 @@ from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers._checks import fraction, positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.central._columns import column_pulls
 from dperm.solvers.central._metric import Metric, MetricProx, output_noise
 from dperm.solvers.central._recipes import Recipe, expected_noise, recipe_for
+from dperm.solvers.central._settle import forgetting, settled
 from dperm.solvers.central._start import Start
 
 __all__ = ["WhitenedDescent"]
@@ -49,8 +49,8 @@ __all__ = ["WhitenedDescent"]
 FloatArray = NDArray[np.float64]
 
 _MOST_COLUMNS = 2000
-#: share of a regression's weights that noise leaves, below which a fit says so
-_DOUBTFUL = 0.7
+#: share of the weights that noise leaves, below which a fit says so
+_DOUBTFUL = 0.5
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class WhitenedDescent(Solver):
             # around the best constant of unequal classes the loss bends little, and noise is forgotten more slowly
             curvature = min(recipe.curvature, best.curvature)
             rare = curvature / recipe.curvature
-            bend = curvature * min(1.0, recipe.clip(dominance))
+            bend = forgetting(loss, best, curvature, clip_in_typical, blindness)
             # chance in the data looks like signal: it counts as noise, the less the less noise there is
             # (slopes of which few are far longer than the others have a mean square of long ones times mean ones)
             chance = self.n_steps * rare * (min(clip_in_typical, 1.0) * best.slope) ** 2 / best.skew / facts.n
@@ -173,14 +173,15 @@ class WhitenedDescent(Solver):
         # the squared loss asks for the mean, which is known; a robust one has its own idea of the middle of a target
         half = 0.5 * (facts.target_high - facts.target_low)
         asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half and best.constant is not None
-        moved, kept = _settled(v, metric, variances, recipe, facts, best.noise if asks_for_mean else None)
+        moved, kept = settled(v, metric, variances, recipe, facts, best if asks_for_mean else None)
         notes = best.notes
         # a note on the target, or the plan, says more
         said = notes or self._start.doubts(loss, facts, calibrated, holder.neighbours)
-        if loss.task == "regression" and kept < _DOUBTFUL and not said:
+        if kept < _DOUBTFUL and not said:
+            instead = "its mean" if loss.task == "regression" else "the shares of its classes"
             notes += (
                 f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little "
-                "about the target, predictions may be worse than its mean",
+                f"about the target, predictions may be worse than {instead}",
             )
         return Solution(start + moved, self.n_steps, notes)
 
@@ -250,54 +251,12 @@ class WhitenedDescent(Solver):
                 f"the second derivative of the loss is about {recipe.curvature:g}",
                 "rows are about as long as one another, and the metric is seen",
                 "the others spread over their ranges, a column whose standard deviation is below about "
-                f"{min(least, 0.5):.1%} of its range loses half of its weight or more",
+                f"{min(max(least, 1e-3), 0.5):.1%} of its range loses half of its weight or more",
                 f"weights can explain about {recipe.explained * square:.2g} of a constant's loss",
             ),
             doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
             least_seen=least,
         )
-
-
-def _settled(
-    v: FloatArray, metric: Metric, noise: FloatArray | None, recipe: Recipe, facts: Facts, known: float | None
-) -> tuple[FloatArray, float]:
-    """Move of the weights that is left of a result without what only noise or the clip put there, and by what factor.
-
-    Columns whose weights noise (its variance is known in each direction) alone explains go first, the constant never;
-    then what takes the mean prediction away from a mean that is ``known`` but for this noise; what is left is shrunk as
-    a whole. Without noise to go by only the second happens.
-    """
-    matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
-    parts: FloatArray = np.zeros(outputs.shape)
-    left: FloatArray = outputs
-    if noise is not None:
-        left = np.zeros(outputs.shape)
-        deviation = np.sqrt(noise)
-        scaled = matrix[: facts.n_features] * deviation
-        for k in range(outputs.shape[1]):
-            pulls = column_pulls(matrix[: facts.n_features] @ outputs[:, k], scaled @ scaled.T)
-            stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
-            parts[:, k] = metric.seen * noise * (stays * stays).sum(axis=1)
-            left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
-    moved = matrix @ left
-    if known is not None:
-        moved[-1] -= _drift(moved[:, 0], metric.middle * facts.intercept_height, known) / facts.intercept_height
-        # the drift is no signal, and must not speak for the columns
-        left = np.asarray(np.linalg.solve(matrix, moved), dtype=np.float64)
-    kept = 1.0 if noise is None else recipe.kept(parts, float(metric.seen @ (left * left).sum(axis=1)))
-    return kept * moved.reshape(v.shape), kept
-
-
-def _drift(moved: FloatArray, middle: FloatArray, noise: float) -> float:
-    """Return how much further a move takes the mean prediction than it may.
-
-    Clipped residuals of a skewed target would take it to the median. It may go as far from the released mean as that
-    one's noise, and half as far as the columns take it: the mean row, in which long rows count less, is known roughly.
-    """
-    by_columns = float(middle[:-1] @ moved[:-1])
-    shift = by_columns + float(middle[-1] * moved[-1])
-    room = noise + 0.5 * abs(by_columns)
-    return shift - min(max(shift, -room), room)
 
 
 def _moments(facts: Facts, length: float, height: float) -> tuple[MappedSecondMoment, FloatArray, float]:

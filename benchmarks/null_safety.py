@@ -1,0 +1,145 @@
+"""Is the automatic rule ever worse than predicting nothing? Targets that columns say nothing or little about.
+
+    python benchmarks/null_safety.py [--draws 30] [--families ...] [--rows 1500 5000] [--out FILE]
+
+Excess is the loss on fresh rows less that of the best constant of the training rows (its mean, or its classes' shares),
+over that constant's loss: squared error or log loss. Every draw has new data and new noise. Shown are the mean, its
+standard error, the part that the constant prediction nearest to the model's own would have had (the noise of the
+released mean), and in how many fits of all a warning was given, by the plan or by the fit.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import itertools
+import json
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dperm import Bounds, DPLogisticRegression, DPRidge
+
+N_TEST = 10_000
+EPSILONS = (0.1, 0.5, 1.0, 4.0)
+
+Draw = Callable[[np.random.Generator, Any], Any]
+
+
+def _probability(scores: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-scores))
+
+
+#: columns, target given rows, range of the target or its classes
+FAMILIES: dict[str, tuple[int, Draw, Any]] = {
+    "normal": (10, lambda rng, X: np.clip(rng.normal(size=len(X)), -4.0, 4.0), (-4.0, 4.0)),
+    "normal 50 columns": (50, lambda rng, X: np.clip(rng.normal(size=len(X)), -4.0, 4.0), (-4.0, 4.0)),
+    "one in eight": (10, lambda rng, X: (rng.random(len(X)) < 0.125).astype(float), (0.0, 1.0)),
+    "two heaps": (10, lambda rng, X: np.where(rng.random(len(X)) < 0.8, 1.0, 9.0), (0.0, 10.0)),
+    "mostly zero": (8, lambda rng, X: np.where(rng.random(len(X)) < 0.97, 0.0, 50.0), (0.0, 100.0)),
+    "log-normal": (8, lambda rng, X: np.minimum(np.exp(rng.normal(size=len(X))), 50.0), (0.0, 50.0)),
+    "counts": (8, lambda rng, X: np.minimum(rng.poisson(0.6, len(X)), 20).astype(float), (0.0, 20.0)),
+    "weak, one column": (10, lambda rng, X: np.clip(0.15 * X[:, 0] + rng.normal(size=len(X)), -4.0, 4.0), (-4.0, 4.0)),
+    "weak, all columns": (
+        10,
+        lambda rng, X: np.clip(0.08 * X.sum(axis=1) + rng.normal(size=len(X)), -4.0, 4.0),
+        (-4.0, 4.0),
+    ),
+    "middling": (
+        10,
+        lambda rng, X: np.clip(0.4 * X[:, 0] - 0.3 * X[:, 1] + rng.normal(size=len(X)), -4.0, 4.0),
+        (-4.0, 4.0),
+    ),
+    "70:30": (20, lambda rng, X: rng.random(len(X)) < 0.7, (0, 1)),
+    "50:50": (10, lambda rng, X: rng.random(len(X)) < 0.5, (0, 1)),
+    "1 in 100": (20, lambda rng, X: rng.random(len(X)) < 0.01, (0, 1)),
+    "weak labels": (10, lambda rng, X: rng.random(len(X)) < _probability(0.3 * X[:, 0] + 0.5), (0, 1)),
+    "many weak columns": (100, lambda rng, X: rng.random(len(X)) < _probability(0.05 * X.sum(axis=1)), (0, 1)),
+    "80% and seven of 3%": (10, lambda rng, X: rng.choice(8, len(X), p=[0.8] + [0.2 / 7] * 7), tuple(range(8))),
+}
+REGRESSION = tuple(FAMILIES)[:10]
+
+
+def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tuple[float, float, bool]:
+    """Excess of a fit, of the constant next to it, and whether it warned."""
+    p, draw, public = FAMILIES[family]
+    rng = np.random.default_rng([seed, n, list(FAMILIES).index(family), 77])
+    X = np.clip(rng.normal(size=(n + N_TEST, p)), -3.0, 3.0)
+    y = draw(rng, X)
+    scaled: dict[str, Any] = {"scale": 1.0, "clip": 3.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if family in REGRESSION:
+            model: Any = DPRidge(epsilon=epsilon, neighbours=neighbours, bounds=Bounds(**scaled, target=public))
+            model.fit(X[:n], y[:n])
+            predicted, test = model.predict(X[n:]), y[n:]
+            null = np.mean((y[:n].mean() - test) ** 2)
+            losses = [np.mean((one - test) ** 2) for one in (predicted, predicted.mean())]
+        else:
+            bounds = Bounds(**scaled, classes=public)
+            model = DPLogisticRegression(epsilon=epsilon, neighbours=neighbours, bounds=bounds).fit(X[:n], y[:n])
+            test, k = np.asarray(y[n:], dtype=int), len(public)
+            shares = np.maximum(np.bincount(np.asarray(y[:n], dtype=int), minlength=k), 0.5)
+            null = -np.mean(np.log(shares / shares.sum())[test])
+            chances = model.predict_proba(X[n:])
+            losses = [-np.mean(np.log(one[np.arange(N_TEST), test])) for one in (
+                chances, np.broadcast_to(chances.mean(axis=0), chances.shape))]  # fmt: skip
+    whole, constant = ((loss - null) / null for loss in losses)
+    return float(whole), float(constant), bool(model.privacy_report_.public["warnings"])
+
+
+def _cell(cell: tuple[str, int, str, float], draws: int) -> dict[str, Any]:
+    found = np.array([_one(*cell, seed) for seed in range(draws)])
+    error = found[:, 0].std(ddof=1) / np.sqrt(draws)
+    return {
+        "family": cell[0],
+        "rows": cell[1],
+        "neighbours": cell[2],
+        "epsilon": cell[3],
+        "excess": round(float(found[:, 0].mean()), 5),
+        "error": round(float(error), 5),
+        "constant": round(float(found[:, 1].mean()), 5),
+        "warned": int(found[:, 2].sum()),
+        "draws": draws,
+    }
+
+
+def _worker(job: tuple[tuple[str, int, str, float], int]) -> dict[str, Any]:
+    return _cell(*job)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=30)
+    parser.add_argument("--families", nargs="*", default=list(FAMILIES), choices=list(FAMILIES), metavar="FAMILY")
+    parser.add_argument("--rows", nargs="*", type=int, default=[500, 1500, 5000, 20_000])
+    parser.add_argument("--epsilons", nargs="*", type=float, default=list(EPSILONS))
+    parser.add_argument("--neighbours", nargs="*", default=["zero-out", "replace-one"])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    cells = itertools.product(given.families, given.rows, given.neighbours, given.epsilons)
+    results = []
+    with ProcessPoolExecutor(given.workers) as pool:
+        for found in pool.map(_worker, ((cell, given.draws) for cell in cells)):
+            results.append(found)
+            worse = "  worse" if found["excess"] > 2.0 * found["error"] else ""
+            print(
+                f"{found['family']:20} {found['rows']:6} {found['neighbours']:11} {found['epsilon']:4} "
+                f"{found['excess']:+.4f} +- {found['error']:.4f}  constant {found['constant']:+.4f}  "
+                f"warned {found['warned']}/{found['draws']}{worse}",
+                flush=True,
+            )
+    if given.out:
+        given.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
