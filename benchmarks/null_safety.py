@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from dperm import Bounds, DPLogisticRegression, DPRidge
+from dperm import Bounds, DPLasso, DPLogisticRegression, DPRidge
 
 N_TEST = 10_000
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
@@ -57,6 +57,8 @@ FAMILIES: dict[str, tuple[int, Draw, Any]] = {
         lambda rng, X: np.clip(0.4 * X[:, 0] - 0.3 * X[:, 1] + rng.normal(size=len(X)), -4.0, 4.0),
         (-4.0, 4.0),
     ),
+    "normal, 500 columns, l1": (500, lambda rng, X: np.clip(rng.normal(size=len(X)), -4.0, 4.0), (-4.0, 4.0)),
+    "70:30, 500 columns, l1": (500, lambda rng, X: rng.random(len(X)) < 0.7, (0, 1)),
     "70:30": (20, lambda rng, X: rng.random(len(X)) < 0.7, (0, 1)),
     "50:50": (10, lambda rng, X: rng.random(len(X)) < 0.5, (0, 1)),
     "1 in 100": (20, lambda rng, X: rng.random(len(X)) < 0.01, (0, 1)),
@@ -64,7 +66,7 @@ FAMILIES: dict[str, tuple[int, Draw, Any]] = {
     "many weak columns": (100, lambda rng, X: rng.random(len(X)) < _probability(0.05 * X.sum(axis=1)), (0, 1)),
     "80% and seven of 3%": (10, lambda rng, X: rng.choice(8, len(X), p=[0.8] + [0.2 / 7] * 7), tuple(range(8))),
 }
-REGRESSION = tuple(FAMILIES)[:10]
+REGRESSION = tuple(FAMILIES)[:11]
 
 
 def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tuple[float, float, bool]:
@@ -72,19 +74,24 @@ def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tup
     p, draw, public = FAMILIES[family]
     rng = np.random.default_rng([seed, n, list(FAMILIES).index(family), 77])
     X = np.clip(rng.normal(size=(n + N_TEST, p)), -3.0, 3.0)
-    y = draw(rng, X)
+    y, sparse = draw(rng, X), "l1" in family
     scaled: dict[str, Any] = {"scale": 1.0, "clip": 3.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if family in REGRESSION:
-            model: Any = DPRidge(epsilon=epsilon, neighbours=neighbours, bounds=Bounds(**scaled, target=public))
+            make = DPLasso if sparse else DPRidge
+            model: Any = make(epsilon=epsilon, neighbours=neighbours, bounds=Bounds(**scaled, target=public))
             model.fit(X[:n], y[:n])
             predicted, test = model.predict(X[n:]), y[n:]
             null = np.mean((y[:n].mean() - test) ** 2)
             losses = [np.mean((one - test) ** 2) for one in (predicted, predicted.mean())]
         else:
-            bounds = Bounds(**scaled, classes=public)
-            model = DPLogisticRegression(epsilon=epsilon, neighbours=neighbours, bounds=bounds).fit(X[:n], y[:n])
+            model = DPLogisticRegression(
+                epsilon=epsilon,
+                neighbours=neighbours,
+                bounds=Bounds(**scaled, classes=public),
+                penalty="l1" if sparse else "l2",
+            ).fit(X[:n], y[:n])
             test, k = np.asarray(y[n:], dtype=int), len(public)
             shares = np.maximum(np.bincount(np.asarray(y[:n], dtype=int), minlength=k), 0.5)
             null = -np.mean(np.log(shares / shares.sum())[test])

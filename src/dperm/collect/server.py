@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -144,4 +145,11 @@ def serve(
         if started is not None:
             listener.listen(2048)
             started(listener.getsockname()[1])
-        uvicorn.Server(config).run(sockets=[listener])
+        # What is loaded by now stays for good. Python would look through all of it time and again, and every report
+        # would wait meanwhile: up to a tenth of a second.
+        gc.collect()
+        gc.freeze()
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        finally:
+            gc.unfreeze()

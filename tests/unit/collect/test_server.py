@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import time
@@ -14,7 +15,7 @@ import pytest
 import uvicorn
 
 from dperm.collect import Collection
-from dperm.collect.server import _protocol
+from dperm.collect.server import _protocol, serve
 from dperm.collect.service import Service
 from dperm.collect.store import Store, open_store
 
@@ -84,3 +85,20 @@ def test_a_slow_commit_is_not_cut_off(sqlite: Store, logistic: Collection, monke
         writer.close()
 
     _served(sqlite, use, idle=0.3, under_way=10.0)
+
+
+def test_what_is_loaded_before_the_service_is_not_searched_for_garbage(
+    sqlite: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking through all of it takes Python a tenth of a second, in which no report is answered."""
+    before, searched = gc.get_freeze_count(), []
+
+    def run(server: uvicorn.Server, sockets: Any = None) -> None:
+        searched.append((gc.get_freeze_count() - before, len(gc.get_objects())))
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    monkeypatch.setattr("dperm.collect.server.signal.signal", lambda *_: None)
+    serve(Service(sqlite), port=0)
+    ((frozen, left),) = searched
+    assert left < 0.1 * frozen
+    assert gc.get_freeze_count() == 0  # whoever called it has all of it back
