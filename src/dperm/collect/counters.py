@@ -40,24 +40,28 @@ class Snapshot:
         """How many reports they hold."""
         return sum(int(found.sum()) for _, _, found in self.rows)
 
-    def counts(self, window: int | None = None) -> Counts:
-        """Return the counts of everything, or of one window."""
+    def cells(self, window: int | None = None) -> IntArray:
+        """Return every counter's content, of all windows or of one."""
         cells = np.zeros(self.collection.n_cells, np.int64)
         for at, which, found in self.rows:
             if window in (None, at):
                 np.add.at(cells, which, found)
+        return cells
+
+    def counts(self, window: int | None = None) -> Counts:
+        """Return the counts of everything, or of one window."""
         task = self.collection.task
-        answers = cells.reshape(-1, task.n_levels)
+        answers = self.cells(window).reshape(-1, task.n_levels)
         ones = answers[:, 1] if task.n_levels == 2 else answers[:, 1:]
         return Counts(task.digest, answers.sum(axis=1), np.ascontiguousarray(ones))
 
     @property
     def windows(self) -> dict[int, int]:
-        """How many reports every window has."""
+        """How many reports every window has; windows without any are left out."""
         out: dict[int, int] = {}
         for window, _, found in self.rows:
             out[window] = out.get(window, 0) + int(found.sum())
-        return dict(sorted(out.items()))
+        return {window: n for window, n in sorted(out.items()) if n}
 
 
 class Counters(Database):

@@ -6,7 +6,10 @@ import json
 import time
 from typing import Any
 
+import numpy as np
+
 from dperm.collect.counters import Snapshot
+from dperm.collect.database import IntArray
 from dperm.collect.results import published
 from dperm.collect.schema import Collection
 from dperm.collect.store import Store
@@ -26,12 +29,33 @@ def step(n: int) -> int:
 
 
 class _State:
-    """What is published of a collection: its counters at one moment, and how many reports there are by now."""
+    """What is published of a collection: its counters at one moment, and how many reports there are by now.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, self.n = snapshot, snapshot.n
+    Parameters
+    ----------
+    counted : Snapshot
+        The counters of the moment.
+    moved : list
+        What is shown in another window than the one that counted it, as rows to be added to the counters.
+    """
+
+    def __init__(self, counted: Snapshot, moved: list[tuple[int, IntArray, IntArray]]) -> None:
+        self.counted, self._moved = counted, moved
+        self.snapshot, self.n = Snapshot(counted.collection, [*counted.rows, *moved]), counted.n
         self.reports, self.looked = 0, -FRESH_SECONDS
         self.texts: dict[int | None, dict[str, Any]] = {}
+
+    def after(self, found: Snapshot) -> _State:
+        """Return the next state. A window's share of a step that is too small to be seen goes to the step's largest."""
+        before = self.counted.windows
+        grown = {window: n - before.get(window, 0) for window, n in found.windows.items()}
+        largest, moved = max(grown, key=grown.__getitem__), list(self._moved)
+        for window, n in grown.items():
+            if 0 < n < LEAST_STEP and window != largest:
+                more = found.cells(window) - self.counted.cells(window)
+                at = np.flatnonzero(more)
+                moved += [(window, at, -more[at]), (largest, at, more[at])]
+        return _State(found, moved)
 
 
 class Publisher:
@@ -49,12 +73,12 @@ class Publisher:
 
     def estimate(self, one: Collection, window: int | None) -> bytes:
         """Return the estimate as JSON; one caller at a time."""
-        state = self._states.setdefault(one.digest, _State(Snapshot(one, [])))
+        state = self._states.setdefault(one.digest, _State(Snapshot(one, []), []))
         if time.monotonic() - state.looked >= FRESH_SECONDS:
             found = self._store.snapshot(one)
             reports = found.n
             if reports - state.n >= step(state.n):
-                state = self._states[one.digest] = _State(found)
+                state = self._states[one.digest] = state.after(found)
             state.reports, state.looked = reports, time.monotonic()
         if window not in state.texts:
             if len(state.texts) > 1000:

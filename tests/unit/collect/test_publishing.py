@@ -57,6 +57,36 @@ def test_no_single_report_shows_in_estimates(sqlite: Store, daily: Collection, m
     assert len(set(states)) == 7
 
 
+@pytest.mark.parametrize("ends", [(19,), (20,), (21,), (50,), (50, 51, 52, 53), (5, 10, 15, 95)])
+def test_no_single_report_shows_in_a_window(
+    ends: tuple[int, ...], sqlite: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window that has just begun, or has just ended, has few reports of a step: nobody sees them by themselves."""
+    monkeypatch.setattr(publishing, "FRESH_SECONDS", 0.0)
+    publisher = Publisher(sqlite)
+    last = {window: np.zeros(daily.task.sketch.size, np.int64) for window in range(len(ends) + 1)}
+    for k in range(120):
+        _add(sqlite, daily, k, 1, 86_400.0 * sum(k >= end for end in ends))
+        whole = json.loads(publisher.estimate(daily, None))
+        found = {window: json.loads(publisher.estimate(daily, window)) for window in last}
+        assert {int(w): n for w, n in whole["windows"].items()} == {w: x["n"] for w, x in found.items() if x["n"]}
+        assert whole["n"] == sum(x["n"] for x in found.values())
+        for window, estimate in found.items():
+            now = np.array(estimate["statistics"]["n"])
+            assert (now - last[window]).min() >= 0
+            assert (now - last[window]).sum() == 0 or (now - last[window]).sum() >= 20
+            last[window] = now
+    assert whole["n"] == 120  # and none is lost
+    expected = np.bincount(np.arange(120) % daily.n_cells // 2, minlength=daily.task.sketch.size)
+    assert sum(last.values()).tolist() == expected.tolist() == whole["statistics"]["n"]
+
+
+def test_a_large_window_is_shown_as_it_is(sqlite: Store, daily: Collection) -> None:
+    for window, n in enumerate((50, 3, 30, 5)):
+        _add(sqlite, daily, 100 * window, n, 86_400.0 * window)
+    assert json.loads(Publisher(sqlite).estimate(daily, 2))["windows"] == {"0": 58, "2": 30}
+
+
 def test_counters_are_looked_at_once_a_second(
     sqlite: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
