@@ -37,6 +37,7 @@ class PostgresServer:
 
     def start(self) -> None:
         options = ["-k", self._folder, "-c", "listen_addresses=", "-c", f"fsync={'on' if self._durable else 'off'}"]
+        options += ["-c", "max_prepared_transactions=2"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self._folder / "data", *options],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -25,10 +26,6 @@ _TABLES = (
 _CONNECT_SECONDS = 10
 #: how long tidying waits for whoever uses the counters: reports wait behind it
 _TIDY_MILLISECONDS = 50
-_OLDER = (
-    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() "
-    "AND COALESCE(datname, current_database()) = current_database())"
-)
 
 
 class PostgresStore(Store):
@@ -131,23 +128,30 @@ class PostgresStore(Store):
     def tidy(self) -> bool:
         """Write the counters to a fresh file: the old one holds, byte for byte, what they were before.
 
-        A plain VACUUM only marks the place of replaced rows as free. Whoever reads the counters now is not waited for,
-        and rows that an older transaction could still see are copied too: then the next quiet moment will do.
+        A plain VACUUM only marks the place of replaced rows as free. Whoever uses the counters now is not waited for,
+        and rows that somebody could still see are copied too, whoever it is (an older or prepared transaction of any
+        role, a replica): then the next quiet moment will do. The server itself says how many it had to copy.
         """
+        left: list[str] = []
+
+        def listen(notice: Any) -> None:
+            left.extend(re.findall(r"\d+", notice.message_detail or "")[:1])  # whatever the server's language
+
         with self._lock, self._explained():
             connection = self._connection
             if connection is None or connection.closed:
                 return True
-            older = connection.execute(_OLDER).fetchone()[0]
             connection.execute(f"SET lock_timeout = {_TIDY_MILLISECONDS}")
+            connection.add_notice_handler(listen)
             try:
-                connection.execute("VACUUM (FULL) dperm_counters")
+                connection.execute("VACUUM (FULL, VERBOSE) dperm_counters")
             except self._driver.errors.LockNotAvailable:
                 return False
             finally:
+                connection.remove_notice_handler(listen)
                 with suppress(self._driver.Error):  # a lost connection forgets it by itself
                     connection.execute("RESET lock_timeout")
-            return not older
+            return left == ["0"]
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         raise Unsupported(f"{self.shown} is backed up with PostgreSQL's own pg_dump.")

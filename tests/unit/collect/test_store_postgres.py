@@ -25,11 +25,11 @@ def postgres(postgres_url: str) -> Iterator[Store]:
         yield store
 
 
-def _file_of_counters(store: Store) -> bytes:
+def _file_of_counters(url: str) -> bytes:
     """The very bytes of the table, as somebody with the disk would find them."""
     import psycopg
 
-    with psycopg.connect(store._url, autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CHECKPOINT")
         folder, path = connection.execute(
             "SELECT current_setting('data_directory'), pg_relation_filepath('dperm_counters')"
@@ -54,11 +54,11 @@ def test_a_quiet_server_keeps_no_earlier_counters_in_its_table(postgres: Store, 
     """Two successive states of a row would say which answer the last report gave."""
     postgres.register(logistic)
     *earlier, last = _states(postgres, logistic, 6)
-    before = _file_of_counters(postgres)
+    before = _file_of_counters(postgres._url)
     assert last in before
     assert any(state in before for state in earlier)  # or the test would see nothing
     assert postgres.tidy()
-    after = _file_of_counters(postgres)
+    after = _file_of_counters(postgres._url)
     assert last in after
     assert not [k for k, state in enumerate(earlier) if state in after]
     assert postgres.counts(logistic).n_people == 506
@@ -83,8 +83,52 @@ def test_nobody_waits_long_for_tidying(postgres: Store, logistic: Collection) ->
         postgres.add([Entry(logistic.digest, [100], [1], [0])], 0.0)
         assert not postgres.tidy()  # it could still see the row before
     assert postgres.tidy()
-    assert not any(state in _file_of_counters(postgres) for state in earlier)
+    assert not any(state in _file_of_counters(postgres._url) for state in earlier)
     assert postgres.counts(logistic).n_people == 505
+
+
+@pytest.fixture
+def plain(postgres: Store) -> Iterator[Store]:
+    """A collector whose role may not look at what other roles do."""
+    import psycopg
+
+    with psycopg.connect(postgres._url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE ROLE plain LOGIN")
+        connection.execute("CREATE SCHEMA public AUTHORIZATION plain")
+        try:
+            with open_store(postgres._url.replace("postgres@", "plain@"), create=True) as store:
+                yield store
+        finally:
+            connection.execute("DROP OWNED BY plain CASCADE")
+            connection.execute("DROP ROLE plain")
+            connection.execute("CREATE SCHEMA public")
+
+
+@pytest.mark.parametrize("who", ["writes", "reads", "prepared"])
+def test_tidying_is_not_done_while_anybody_could_see_an_earlier_state(
+    who: str, plain: Store, postgres_url: str, logistic: Collection
+) -> None:
+    """Another role's transaction that only wrote or only reads, and one that was prepared and has no session."""
+    import psycopg
+
+    plain.register(logistic)
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute("CREATE TABLE IF NOT EXISTS others (n INTEGER)")
+        other.execute(f"BEGIN ISOLATION LEVEL {'REPEATABLE READ' if who == 'reads' else 'READ COMMITTED'}")
+        other.execute("SELECT 1 FROM dperm_about" if who == "reads" else "INSERT INTO others VALUES (1)")
+        if who == "prepared":
+            other.execute("PREPARE TRANSACTION 'waits'")
+        *earlier, last = _states(plain, logistic, 4)
+        try:
+            assert not plain.tidy()
+            assert any(state in _file_of_counters(postgres_url) for state in earlier)
+        finally:
+            other.execute("ROLLBACK PREPARED 'waits'" if who == "prepared" else "ROLLBACK")
+        assert plain.tidy()
+        after = _file_of_counters(postgres_url)
+        assert last in after
+        assert not any(state in after for state in earlier)
 
 
 _NO_SPACE = """
