@@ -288,7 +288,8 @@ const tried = async (d, x, token) => {
 };
 (async () => {
   const out = { refused: [] };
-  for (const bad of [undefined, "", "ab", token + "0"])
+  const almost = token.slice(1);
+  for (const bad of [undefined, "", "ab", token + "0", token.toUpperCase(), almost + "g", almost + "\\n"])
     out.refused.push(await tried({ ...asked, hash: "a" }, [1, 0], bad));
   out.refused.push(await tried({ ...open, hash: "o" }, [1, 0], token));
   out.kept = Object.keys(kept);
@@ -309,7 +310,7 @@ def test_a_forgotten_token_ruins_no_browser(logistic: Collection, asked: Collect
     """A report without its token would be kept for good, and refused for good."""
     token = "0123456789abcdef" * 4
     out = _node(bundle.script() + _TOKENS, {"asked": asked.document(), "open": logistic.document(), "token": token})
-    assert out["refused"] == ["dperm: token"] * 5
+    assert out["refused"] == ["dperm: token"] * 8
     assert out["kept"] == []
     assert (out["made"]["id"], out["made"]["token"]) == (token[:32], token[32:])
     assert out["again"] == out["made"]  # a retry needs no token
@@ -321,6 +322,9 @@ def test_a_forgotten_token_ruins_no_device(logistic: Collection, asked: Collecti
         (asked, "", "needs a one-time token"),
         (asked, "ab", "needs a one-time token"),
         (asked, token + "0", "needs a one-time token"),
+        (asked, token.upper(), "hexadecimal digits in small letters"),
+        (asked, token[1:] + "g", "hexadecimal digits"),
+        (asked, token[1:] + "\n", "hexadecimal digits"),
         (logistic, token, "takes no tokens"),
     ):
         with pytest.raises(RefusedTask, match=sentence):
@@ -346,7 +350,8 @@ const tried = async (x) => {
     out.same.push([JSON.stringify(dperm.record(d, x, "left")) == one, await tried(x)]);
   out.nothing = [await tried(null), await tried(undefined), await tried({}), await tried([])];
   const map = new Map([["seconds", 3]]), set = new Set([3, 0.5]);
-  for (const x of [map, set, new Date(), new WeakMap(), () => 3]) out.bad.push(await tried(x));
+  class Names { get [Symbol.toStringTag]() { return "PersonNames"; } }
+  for (const x of [map, set, new Date(), new WeakMap(), () => 3, new Names()]) out.bad.push(await tried(x));
   out.at = await tried({ at: 1, secs: 2 });
   console.log(JSON.stringify(out));
 })();
@@ -359,7 +364,7 @@ def test_values_are_taken_in_every_form_or_refused(logistic: Collection) -> None
     out = _node(bundle.script() + _GIVEN, logistic.document())
     assert out["same"] == [[True, "made"]] * 6
     assert out["nothing"] == ["made"] * 4
-    assert out["bad"] == ["dperm: no columns"] * 5
+    assert out["bad"] == ["dperm: no columns"] * 6
     assert out["at"] == "dperm: no column at"
     document = logistic.document()
     known = record(document, {"seconds": 3, "mood": 0.5}, "left")

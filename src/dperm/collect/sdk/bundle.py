@@ -61,4 +61,4 @@ def script() -> str:
 @cache
 def module() -> str:
     """Return the same code for ``import dperm from``."""
-    return script() + "export default dperm;\n"
+    return script().rstrip() + "export default dperm;\n"

@@ -16,9 +16,8 @@ var dperm = (() => {
   kinds = {
     __proto__: null,
     moments: ({ exponents, ball, reach }, a, j) => {
-      const s = a.slice(0, ball);
-      let m = max(1, ...s.map(abs)), t = 0, v = 1;
-      s.map((x) => t += (x / m) * (x / m));
+      let s = a.slice(0, ball), m = max(1, ...s.map(abs)), t = 0, v = 1;
+      s.map((x) => t += x / m * (x / m));
       m = max(m * sqrt(t), 1);
       exponents[j].map((e, i) => {
         const r = reach?.[i] ?? 1;
@@ -37,7 +36,7 @@ var dperm = (() => {
       let v = 1;
       for (let r = g + 1; r; r--) {
         let c = r, n = 0, m = 1;
-        while (m <= k) { n = m; m = m * ++c / (c - r); }
+        for (; m <= k; m = m * ++c / (c - r)) n = m;
         k -= n;
         if (a[c - 1] > 0.5) v = -v;
       }
@@ -54,7 +53,7 @@ var dperm = (() => {
   // refuses what this module was not built for, and whole numbers that do not keep the stated epsilon
   check = (d) => {
     const t = d.task, e = t.epsilon, f = t.floor, { rows, knots } = t.levels || { rows: [[W - f, f], [f, W - f]], knots: [f, f] };
-    d.format == "dperm collection 1" && t.format == "dperm local task 1" && kinds[t.sketch.kind] && e === +e && e >= 1e-3 && e <= 16 &&
+    d.format == "dperm collection 1" && t.format == "dperm local task 1" && kinds[t.sketch.kind] && e === clamp(+e, 1e-3, 16) &&
       rows.length == knots.length && knots.every(isFinite) &&
       rows.every((r) => r.reduce((a, b) => a + b) == W &&
         r.every((n, k) => n > 0 && n === floor(n) && rows.every((q) => n <= q[k] * exp(e) * (1 + 1e-9)))) ||
@@ -85,7 +84,7 @@ var dperm = (() => {
     x = clamp(a.every(isFinite) && x, 0, 1);
     if (!t.levels) return [j, +(draw() < t.floor + floor(x * (W - 2 * t.floor)))];
     const { rows, knots } = t.levels, z = 2 * x - 1;
-    while (n < knots.length - 2 && knots[n + 1] <= z) n++;
+    for (; n < knots.length - 2 && knots[n + 1] <= z;) n++;
     n += draw() < floor(clamp((z - knots[n]) / (knots[n + 1] - knots[n]), 0, 1) * W);
     for (let w = draw(); (w -= rows[n][b]) >= 0;) b++;
     return [j, b];
@@ -97,13 +96,13 @@ var dperm = (() => {
     // names are public: a misspelled one is a mistake of the application, not a missing value
     for (const n in x) is(/y]/, x) || d.columns.includes(n) || fail("no column " + n);
     // what a Map holds would all be unknown
-    is(/y]| [OUN]/, x) || fail("no columns");
+    is(/y]|\s[OUN]/, x) || fail("no columns");
     const make = () => {
       const all = JSON.parse(store.getItem("dperm")) || {}, e = d.task.epsilon;
       if (!all[d.hash]) {
         Object.values(all).reduce((s, r) => s + r[0], e) <= cap || fail("epsilon cap");
         // the collector would refuse the report, and there is never another
-        token.length == 64 * d.tokens || fail("token");
+        token.length == 64 * d.tokens && !/[^\da-f]/.test(token) || fail("token");
         const [j, b] = answer(d, record(d, x, y)), id = token.slice(0, 32) || hex(random(4).buffer);
         // one length for every report
         all[d.hash] = [e, JSON.stringify({ task: d.hash, id, j, b, token: token.slice(32) || void 0 }).padEnd(224)];

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import tempfile
 import urllib.error
@@ -72,9 +73,9 @@ class Device:
                 if not sum(one[0] for one in kept.values()) + epsilon <= self.cap:
                     raise RefusedTask(f"no report: it would pass this device's cap of epsilon {self.cap:g}.")
                 # the collector would refuse the report, and there is never another
-                if len(token) != 64 * bool(task.get("tokens")):
+                if not re.fullmatch("[0-9a-f]{64}" if task.get("tokens") else "", token):
                     raise RefusedTask(
-                        "no report: this collection needs a one-time token of 64 characters."
+                        "no report: this collection needs a one-time token of 64 hexadecimal digits in small letters."
                         if task.get("tokens")
                         else "no report: this collection takes no tokens, leave it out."
                     )
