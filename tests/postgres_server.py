@@ -22,8 +22,8 @@ class Unavailable(Exception):
 class PostgresServer:
     """A server that can be stopped and started again; ``url`` stays the same."""
 
-    def __init__(self, folder: Path, *, durable: bool) -> None:
-        self._folder, self._user, self._durable = folder, None, durable
+    def __init__(self, folder: Path, *, durable: bool, small_disk: int) -> None:
+        self._folder, self._user, self._durable, self._small_disk = folder, None, durable, small_disk
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             import pwd
 
@@ -40,10 +40,10 @@ class PostgresServer:
         options += ["-c", "max_prepared_transactions=2"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._programs / "postgres", "-D", self._folder / "data", *options],
+                [*self._with_small_disk(), self._programs / "postgres", "-D", self._folder / "data", *options],
                 stdout=log,
                 stderr=log,
-                user=self._user,
+                user=None if self._small_disk else self._user,
                 cwd=self._folder,
             )
         deadline = time.monotonic() + 60
@@ -52,6 +52,31 @@ class PostgresServer:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"PostgreSQL did not start: {(self._folder / 'log').read_text()[-2000:]}")
             time.sleep(0.05)
+
+    @property
+    def small_disk(self) -> Path:
+        """Where the server, and nobody else, finds a small disk."""
+        return self._folder / "small"
+
+    def _with_small_disk(self) -> list[str]:
+        """A command before the server's: mounts a disk that only the server sees, and that goes when it ends."""
+        if not self._small_disk:
+            return []
+        self.small_disk.mkdir(exist_ok=True)
+        root = os.geteuid() == 0
+        user = self._user if root else os.getuid()
+        mount = f"mount -t tmpfs -o size={self._small_disk},mode=0700,uid={user if root else 0} small {self.small_disk}"
+        # PostgreSQL does not run as root, which whoever mounts has to be, or to seem
+        back = f"setpriv --reuid={user} --clear-groups" if root else f"unshare --user --map-user={user}"
+        return [
+            "unshare",
+            "--mount",
+            *([] if root else ["--map-root-user"]),
+            "sh",
+            "-c",
+            f'{mount} && exec {back} "$@"',
+            "sh",
+        ]
 
     def stop(self) -> None:
         if self._process is None:
@@ -66,21 +91,35 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(*, durable: bool = False) -> Iterator[PostgresServer]:
-    """Run a server; ``durable`` makes it flush every commit to disk, as one that is used would."""
+def postgres_server(*, durable: bool = False, small_disk: int = 0) -> Iterator[PostgresServer]:
+    """Run a server; ``durable`` makes it flush every commit to disk, as one that is used would.
+
+    With ``small_disk`` it has a disk of so many bytes beside its usual one.
+    """
     if sys.platform == "win32":
         raise Unavailable("the PostgreSQL test server listens on a Unix socket")
+    if small_disk and not _may_mount():
+        raise Unavailable("nobody may mount a disk for themselves here")
     # not under pytest's own folder: a socket's path is short, and the server's user must be able to reach it
     folder = Path(tempfile.mkdtemp(prefix="dperm-pg-"))
     server = None
     try:
-        server = PostgresServer(folder, durable=durable)
+        server = PostgresServer(folder, durable=durable, small_disk=small_disk)
         server.start()
         yield server
     finally:
         if server is not None:
             server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _may_mount() -> bool:
+    asked = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    try:
+        tried = subprocess.run([*asked, "mount", "-t", "tmpfs", "tried", "/mnt"], check=False, capture_output=True)
+    except OSError:
+        return False
+    return tried.returncode == 0
 
 
 def _programs(folder: Path, user: int | None) -> Path:

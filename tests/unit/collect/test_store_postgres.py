@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from postgres_server import Unavailable, postgres_server
 
 from dperm.collect import Collection
 from dperm.collect.store import Entry, Outcome, Store, open_store
@@ -141,8 +143,8 @@ CREATE CONSTRAINT TRIGGER full_disk AFTER INSERT OR UPDATE ON dperm_counters
 """
 
 
-def test_a_server_with_a_full_disk_acknowledges_nothing(postgres: Store, logistic: Collection) -> None:
-    """The server itself answers COMMIT with the error of a full disk; the disk is not: that would need a mount."""
+def test_a_commit_that_finds_the_disk_full_acknowledges_nothing(postgres: Store, logistic: Collection) -> None:
+    """The server answers COMMIT itself with the error, after everything else went well."""
     import psycopg
 
     postgres.register(logistic)
@@ -161,3 +163,36 @@ def test_a_server_with_a_full_disk_acknowledges_nothing(postgres: Store, logisti
     postgres.probe()
     assert postgres.add([first, second], 0.0) == [Outcome(0, 1, 0), Outcome(1, 0, 0)]
     assert postgres.counts(logistic).n_people == 2
+
+
+def _fill(connection: Any) -> None:
+    while True:
+        connection.execute("INSERT INTO large VALUES (decode(repeat('00', 1900), 'hex'))")
+
+
+def test_a_server_with_a_full_disk_acknowledges_nothing(logistic: Collection) -> None:
+    """The disk is really full: somebody else's table fills it, until it is dropped."""
+    import psycopg
+
+    def entry(n: int) -> Entry:
+        keys = np.arange(n)
+        return Entry(logistic.digest, keys, np.ones(n, np.uint64), keys % logistic.n_cells)
+
+    try:
+        with postgres_server(small_disk=4 << 20) as server, psycopg.connect(server.url, autocommit=True) as other:
+            other.execute(f"CREATE TABLESPACE small LOCATION '{server.small_disk}'")
+            with open_store(f"{server.url}&options=-cdefault_tablespace%3Dsmall", create=True) as store:
+                store.register(logistic)
+                assert store.add([entry(100)], 0.0) == [Outcome(100, 0, 0)]
+                other.execute("CREATE TABLE large (what BYTEA) TABLESPACE small")
+                with pytest.raises(psycopg.errors.DiskFull):
+                    _fill(other)
+                with pytest.raises(StoreError, match=r"No space left on device.*nothing was acknowledged"):
+                    store.add([entry(5000)], 0.0)
+                assert store.counts(logistic).n_people == 100
+                assert store.add([entry(100)], 0.0) == [Outcome(0, 100, 0)]  # what needs no space goes on
+                other.execute("DROP TABLE large")
+                assert store.add([entry(5000)], 0.0) == [Outcome(4900, 100, 0)]
+                assert store.counts(logistic).n_people == 5000
+    except Unavailable as reason:
+        pytest.skip(str(reason))
