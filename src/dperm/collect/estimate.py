@@ -21,8 +21,9 @@ __all__ = ["MODELS", "SHRINKAGE", "Model", "model_of"]
 _Z95 = 1.959963984540054
 #: what somebody must know who sees an estimate outside its own interval
 SHRINKAGE = (
-    "the estimate is shrunk towards 0 by the noise that is known to be in it, which makes it better on average; the "
-    "interval is not: it is around the unshrunk value, and the estimate may lie outside"
+    "the estimate is shrunk towards 0, as a whole, by the noise that is known to be in it, which makes it better on "
+    "average, though a single number of it may grow; the interval is not shrunk: it is around the unshrunk value, and "
+    "the estimate may lie outside"
 )
 
 

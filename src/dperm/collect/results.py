@@ -23,7 +23,8 @@ def published(collection: Collection, counts: Counts) -> dict[str, Any]:
     try:
         model = collection.fitted.fit(counts)
     except Unsupported as error:
-        reason = str(error)
+        # the last advice is an option of estimators in Python, which a collection does not have
+        reason = str(error).replace(", or set refuse_hopeless=False", "")
     return {
         "name": collection.name,
         "version": collection.version,

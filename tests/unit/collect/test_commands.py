@@ -68,6 +68,7 @@ def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
         np.testing.assert_allclose(middle, ends.mean(axis=-1))
         assert middle.shape == ends.shape[:-1]
         assert "shrunk towards 0" in model["shrinkage"]
+        assert "a single number of it may grow" in model["shrinkage"]
         text = run("estimate", name)
         assert "the estimate is shrunk towards 0" in " ".join(text.split())
         assert "unshrunk" in text
@@ -271,3 +272,7 @@ def test_too_few_people_are_said_so(run: Any) -> None:
     about = json.loads(run("init", "speed.json", *SPEED, "--people", "50", "--json"))
     assert about["enough"] is False
     assert about["people_needed"] > 50
+    run("simulate", "speed.json", "--people", "50", "--database", "few.db")
+    said = json.loads(run("estimate", "speed", "--database", "few.db", "--json"))["reason"]
+    assert said.startswith("50 people are too few")
+    assert said.endswith("raise epsilon, use fewer columns.")  # an option of Python's estimators is no advice here
