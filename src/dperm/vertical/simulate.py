@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dperm.vertical.coordinator import CoordinatorSession, RunStatus
+from dperm.vertical.coordinator import CoordinatorSession
 from dperm.vertical.keys import Identity, Trust
 from dperm.vertical.party import PartySession
 from dperm.vertical.spec import CoordinatorDesk, PartyDesk, RunSpec
+from dperm.vertical.status import RunStatus
 from dperm.vertical.transport import InProcess
 
 __all__ = ["passing_identities", "simulate", "simulate_with"]

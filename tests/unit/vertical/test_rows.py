@@ -122,7 +122,7 @@ def test_nor_when_the_alignment_ends_while_it_starts(tmp_path):
     )
     spec = RunSpec("fit-1", "admm-sharing", ("org-a",), {"epsilon": 1.0, "delta": 1e-6, "n_rounds": 2})
     spec = spec.with_facts({"org-a": before.join(spec)})
-    scope = reserve(before.prepare(spec), "fit-1")
+    scope = reserve(before.prepare(spec), "fit-1", "ticket")
     assert before.program(spec, scope).n_rounds == 2
     with pytest.raises(StateLost, match=CHANGED):
         after.program(spec, scope)
