@@ -293,12 +293,22 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
                 'say so with --charge, or try `method = "rehearsal"`, which charges nothing.'
             )
         click.echo(f"dperm: note: epsilon {spec.options.get('epsilon')} is charged to the ledgers of {who}", err=True)
+    charged = [*(given[name] for name in spec.parties), *([first] if spec.method in TASKS else [])]
+    books = [os.path.realpath(config.ledger.file) for config in charged if config.ledger]
+    if len(set(books)) < len(books):
+        raise InvalidInput("two of the participants name the same ledger: each needs one of its own.")
     identities = passing_identities([first.name, *spec.parties])
     desks = {name: PartyOffice(given[name], identities[name]) for name in spec.parties}
     for desk in desks.values():
         desk.open()
     roots = {name: given[name].state / "runs" for name in spec.parties}
     result = simulate_with(
-        spec, coordinator_desk(first, identities[first.name]), desks, identities, first.state / "runs", roots
+        spec,
+        coordinator_desk(first, identities[first.name]),
+        desks,
+        identities,
+        first.state / "runs",
+        roots,
+        log=lambda name, why: click.echo(f"{name}: {why}", err=True),
     )
     _say_result(first, spec, result)

@@ -72,12 +72,15 @@ def simulate_with(
     root: Path,
     roots: Mapping[str, Path],
     changed: Callable[[RunStatus], None] | None = None,
+    log: Callable[[str, str], None] = lambda name, why: None,
 ) -> Any:
-    """Carry out a run in this process, with given identities and folders."""
+    """Carry out a run in this process, with given identities and folders; ``log`` is told what a party's own log is."""
     sessions = {name: PartySession(identities[name], roots[name], parties[name]) for name in spec.parties}
     transport = InProcess({name: session.handle for name, session in sessions.items()})
     try:
         return CoordinatorSession(spec, root, coordinator, changed=changed).run(transport)
     finally:
-        for session in sessions.values():
+        for name, session in sessions.items():
+            if spec.run in session.refused:
+                log(name, str(session.refused[spec.run]))
             session.close()

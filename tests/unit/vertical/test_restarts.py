@@ -176,7 +176,7 @@ def test_a_mark_that_is_gone_is_noticed_too(organisations):
 
 def test_a_second_copy_of_a_folder_cannot_run_beside_the_first(tmp_path):
     first = RunFolder(tmp_path / "one", "r", tmp_path / "marks").open()
-    with pytest.raises(InvalidInput, match="another process"):
+    with pytest.raises(InvalidInput, match=r"another folder.*a ledger of its own"):
         RunFolder(tmp_path / "two", "r", tmp_path / "marks").open()
     first.close()
     RunFolder(tmp_path / "two", "r", tmp_path / "marks").open().close()
