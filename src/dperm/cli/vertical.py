@@ -284,6 +284,10 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
     missing = sorted(set(spec.parties) - set(given))
     if missing:
         raise InvalidInput(f"the configuration of {missing[0]} is missing: give those of all parties.")
+    charged = [*(given[name] for name in spec.parties), *([first] if spec.method in TASKS else [])]
+    books = [os.path.realpath(config.ledger.file) for config in charged if config.ledger]
+    if len(set(books)) < len(books):
+        raise InvalidInput("two of the participants name the same ledger: each needs one of its own.")
     ledgers = [f"{c.name} ({c.ledger.file})" for c in (first, *(given[name] for name in spec.parties)) if c.ledger]
     if spec.method in TASKS:
         who = ", ".join(ledgers)
@@ -293,10 +297,6 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
                 'say so with --charge, or try `method = "rehearsal"`, which charges nothing.'
             )
         click.echo(f"dperm: note: epsilon {spec.options.get('epsilon')} is charged to the ledgers of {who}", err=True)
-    charged = [*(given[name] for name in spec.parties), *([first] if spec.method in TASKS else [])]
-    books = [os.path.realpath(config.ledger.file) for config in charged if config.ledger]
-    if len(set(books)) < len(books):
-        raise InvalidInput("two of the participants name the same ledger: each needs one of its own.")
     identities = passing_identities([first.name, *spec.parties])
     desks = {name: PartyOffice(given[name], identities[name]) for name in spec.parties}
     for desk in desks.values():
