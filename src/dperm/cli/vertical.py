@@ -284,6 +284,10 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
     missing = sorted(set(spec.parties) - set(given))
     if missing:
         raise InvalidInput(f"the configuration of {missing[0]} is missing: give those of all parties.")
+    charged = [*(given[name] for name in spec.parties), *([first] if spec.method in TASKS else [])]
+    books = [os.path.realpath(config.ledger.file) for config in charged if config.ledger]
+    if len(set(books)) < len(books):
+        raise InvalidInput("two of the participants name the same ledger: each needs one of its own.")
     ledgers = [f"{c.name} ({c.ledger.file})" for c in (first, *(given[name] for name in spec.parties)) if c.ledger]
     if spec.method in TASKS:
         who = ", ".join(ledgers)
@@ -299,6 +303,12 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
         desk.open()
     roots = {name: given[name].state / "runs" for name in spec.parties}
     result = simulate_with(
-        spec, coordinator_desk(first, identities[first.name]), desks, identities, first.state / "runs", roots
+        spec,
+        coordinator_desk(first, identities[first.name]),
+        desks,
+        identities,
+        first.state / "runs",
+        roots,
+        log=lambda name, why: click.echo(f"{name}: {why}", err=True),
     )
     _say_result(first, spec, result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,23 +13,28 @@ from dperm.privacy.ledger import Ledger, Reservation
 from dperm.privacy.scope import InnerScope, Scope
 from dperm.vertical.spec import Prepared
 
-__all__ = ["check", "marks_of", "purpose_of", "refuse_forgotten", "reserve", "resume"]
+__all__ = ["check", "marks_of", "new_ticket", "purpose_of", "refuse_forgotten", "reserve", "resume"]
 
 
-def purpose_of(run: str) -> str:
-    """Words by which a run is found in a ledger."""
-    return f"vertical run {run}"
+def new_ticket() -> str:
+    """Draw what tells this record of a run from any other run of its name; it is stored before anything is reserved."""
+    return os.urandom(8).hex()
 
 
-def _open_reservation(ledger: Ledger, run: str) -> Reservation | None:
-    found = [made for made in ledger.unsettled() if made.purpose == purpose_of(run)]
+def purpose_of(run: str, ticket: str) -> str:
+    """Words by which a record of a run finds its own reservation, and no other, in a ledger that others use too."""
+    return f"vertical run {run} ({ticket})"
+
+
+def _open_reservation(ledger: Ledger, purpose: str) -> Reservation | None:
+    found = [made for made in ledger.unsettled() if made.purpose == purpose]
     return found[0] if found else None
 
 
 def refuse_forgotten(ledger: Ledger, run: str) -> None:
     """Refuse to begin a run that the ledger has charged before: its folder is gone, and its answers with it."""
-    purpose = purpose_of(run)
-    if any(entry.get("kind") == "reserve" and entry.get("purpose") == purpose for entry in ledger.entries()):
+    words = f"vertical run {run} ("
+    if any(e.get("kind") == "reserve" and str(e.get("purpose")).startswith(words) for e in ledger.entries()):
         raise StateLost(
             f"the ledger has charged run {run!r} before, but this participant's record of it is gone: "
             "restore the folder, or start a run under another name; nothing was answered."
@@ -55,25 +61,27 @@ def check(prepared: Prepared) -> None:
         scope.check(*parts, prepared.fingerprint, prepared.unbounded)
 
 
-def reserve(prepared: Prepared, run: str) -> Scope | None:
+def reserve(prepared: Prepared, run: str, ticket: str) -> Scope | None:
     """Reserve a run's whole plan, or take up the reservation of a start that was interrupted before it was answered."""
     if prepared.ledger is None or prepared.calibrated is None:
         return None
-    made = _open_reservation(prepared.ledger, run)
-    parts = (prepared.calibrated, prepared.ledger, prepared.neighbours, purpose_of(run))
+    purpose = purpose_of(run, ticket)
+    made = _open_reservation(prepared.ledger, purpose)
+    parts = (prepared.calibrated, prepared.ledger, prepared.neighbours, purpose)
     return Scope(*parts, prepared.fingerprint, prepared.unbounded, resumed=made, used=None if made is None else {})
 
 
-def resume(prepared: Prepared, run: str, used: Mapping[str, int]) -> InnerScope | None:
+def resume(prepared: Prepared, run: str, ticket: str, used: Mapping[str, int]) -> InnerScope | None:
     """Go on with a run's reservation; if it is settled, return a scope that admits no release."""
     calibrated, ledger, neighbours = prepared.calibrated, prepared.ledger, prepared.neighbours
     if ledger is None or calibrated is None:
         return None
-    made = _open_reservation(ledger, run)
+    purpose = purpose_of(run, ticket)
+    made = _open_reservation(ledger, purpose)
     if made is None:
-        if any(entry.get("purpose") == purpose_of(run) for entry in ledger.entries()):
+        if any(entry.get("purpose") == purpose for entry in ledger.entries()):
             closed = InnerScope(calibrated, neighbours, binding=False)
             closed.settle()
             return closed
         raise LedgerError(f"the ledger does not know run {run!r}: give the ledger that the run was started with.")
-    return Scope(calibrated, ledger, neighbours, purpose_of(run), None, prepared.unbounded, resumed=made, used=used)
+    return Scope(calibrated, ledger, neighbours, purpose, None, prepared.unbounded, resumed=made, used=used)

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,45 +30,12 @@ from dperm.vertical.party import CHECK, JOIN, START
 from dperm.vertical.rows import refuse_changed_rows
 from dperm.vertical.secure_sum import total
 from dperm.vertical.spec import CoordinatorDesk, Prepared, RunSpec
+from dperm.vertical.status import PartyStatus, RunStatus
 from dperm.vertical.store import Record, RunFolder
 from dperm.vertical.transport import Arrived, Connected, Lost, Transport
 from dperm.vertical.wire import DEFAULT_LIMIT, checksum, decode, encode
 
-__all__ = ["CoordinatorSession", "PartyStatus", "RunStatus"]
-
-
-@dataclass
-class PartyStatus:
-    """What is public about one party's part in a run."""
-
-    connected: bool = False
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    #: when the question that is still open was asked
-    waiting_since: float | None = None
-    reconnects: int = 0
-
-
-@dataclass
-class RunStatus:
-    """What is public about a run's progress: nothing in it depends on data."""
-
-    run: str
-    method: str
-    step: int = 0
-    attempt: int = 0
-    n_rounds: int | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    state: str = "waiting for the parties"
-    parties: dict[str, PartyStatus] = field(default_factory=dict)
-    started: float = field(default_factory=time.time)
-    seconds_per_round: list[float] = field(default_factory=list)
-
-    @property
-    def round(self) -> int:
-        """Rounds of the method that are done."""
-        return max(0, self.step - START - 1)
+__all__ = ["CoordinatorSession"]
 
 
 class CoordinatorSession:
@@ -115,6 +82,7 @@ class CoordinatorSession:
         self._program: CoordinatorProgram | None = None
         self._scope: InnerScope | None = None
         self._rows: str | None = None
+        self._ticket = ""
         self._finished = False
 
     # ------------------------------------------------------------------------------------------ the run
@@ -234,7 +202,7 @@ class CoordinatorSession:
         self._desk.check(spec)
         prepared = self._desk.prepare(spec)
         budget.check(prepared)
-        self._spec, self._rows = spec, prepared.rows
+        self._spec, self._rows, self._ticket = spec, prepared.rows, budget.new_ticket()
         if spec.secure_sum:
             self._keys = {
                 f"{party} {what}": replies[party].arrays[what]
@@ -255,9 +223,10 @@ class CoordinatorSession:
             self.status.epsilon = prepared.calibrated.budget.epsilon
             self.status.delta = prepared.calibrated.budget.delta
         if record is None:
-            self._scope = budget.reserve(prepared, self._spec.run)
+            self._scope = budget.reserve(prepared, self._spec.run, self._ticket)
         else:
-            self._scope = budget.resume(prepared, self._spec.run, json.loads(record.blobs["used"]))
+            used = json.loads(record.blobs["used"])
+            self._scope = budget.resume(prepared, self._spec.run, self._ticket, used)
         self._program = self._desk.program(self._spec, self._scope)
         if record is not None:
             self._program.restore(decode(record.blobs["program"], 1 << 33))
@@ -363,6 +332,7 @@ class CoordinatorSession:
         self._keys = dict(keys.arrays)
         self._nonces = {party: record.blobs[f"nonce of {party}"] for party in self._spec.parties}
         self._rows = record.blobs["rows"].decode() or None
+        self._ticket = record.blobs["ticket"].decode()
         if self._step > START:
             self._begin(record)
         elif self._step > JOIN:
@@ -383,6 +353,7 @@ class CoordinatorSession:
                     "keys": encode(Message("keys", self._keys)),
                     "program": encode(state),
                     "used": json.dumps(self._used).encode(),
+                    "ticket": self._ticket.encode(),
                     # a finished run tells its result whatever became of the table
                     "rows": b"" if self._finished else (self._rows or "").encode(),
                     **{f"state of {party}": state for party, state in self._states.items()},

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,12 +27,12 @@ from dperm.vertical import budget
 from dperm.vertical.envelope import FIRST, NONCE_BYTES, RENEWAL, REPLY, REQUEST, Envelope, next_digest, refusal
 from dperm.vertical.keys import Identity
 from dperm.vertical.rows import refuse_changed_rows
-from dperm.vertical.secure_sum import Masker, MaskKey, SignedMaskKey
+from dperm.vertical.secure_sum import Masker, MaskKey, key_arrays, keys_of
 from dperm.vertical.spec import PartyDesk, Prepared, RunSpec
 from dperm.vertical.store import Record, RunFolder
 from dperm.vertical.wire import DEFAULT_LIMIT, checksum, decode, encode
 
-__all__ = ["CHECK", "JOIN", "START", "PartySession", "key_arrays", "keys_of"]
+__all__ = ["CHECK", "JOIN", "START", "PartySession"]
 
 JOIN, CHECK, START = range(3)
 #: what went wrong, for the party's own log: (run, step, sentence)
@@ -129,6 +129,7 @@ class _Run:
         self._encoded = encode(self._reply)
         self._spec: RunSpec | None = None
         self._rows: str | None = None
+        self._ticket = ""
         self._program: PartyProgram | None = None
         self._scope: InnerScope | None = None
         self._key: MaskKey | None = None
@@ -239,18 +240,18 @@ class _Run:
             raise ProtocolError("the run that starts is not the run this party joined.")
         if set(spec.facts) != set(spec.parties) or dict(spec.facts[self._identity.name]) != dict(self._reply.facts):
             raise ProtocolError("the run that starts has other facts of this party than it declared.")
-        keys = keys_of(message, spec) if spec.secure_sum else []
+        keys = keys_of(message.arrays, spec.parties) if spec.secure_sum else []
         for key in keys:
             key.check(spec.run, self._identity.trust)
         self._peers = {key.party: key.public for key in keys}
         prepared = self._desk.prepare(spec)
         budget.check(prepared)
-        self._spec, self._rows = spec, prepared.rows
+        self._spec, self._rows, self._ticket = spec, prepared.rows, budget.new_ticket()
         return Message("checked")
 
     def _start(self) -> Message:
         assert self._spec is not None
-        self._scope = budget.reserve(self._prepared(self._spec), self._name)
+        self._scope = budget.reserve(self._prepared(self._spec), self._name, self._ticket)
         self._open_program(None)
         return Message("started")
 
@@ -300,11 +301,12 @@ class _Run:
             return
         self._key = MaskKey(blobs["mask key"])
         self._peers = {name: bytes.fromhex(key) for name, key in json.loads(blobs["peers"]).items()}
-        self._rows = blobs["rows"].decode() or None
+        self._rows, self._ticket = blobs["rows"].decode() or None, blobs["ticket"].decode()
         if self._step < START:
             self._mask()
             return
-        self._scope = budget.resume(self._prepared(self._spec), self._name, json.loads(blobs["used"]))
+        prepared, used = self._prepared(self._spec), json.loads(blobs["used"])
+        self._scope = budget.resume(prepared, self._name, self._ticket, used)
         self._open_program(decode(blobs["state"], 1 << 33))
 
     def _open_program(self, state: Message | None) -> None:
@@ -336,6 +338,7 @@ class _Run:
                 "peers": json.dumps({name: key.hex() for name, key in self._peers.items()}).encode(),
                 "used": json.dumps({} if self._scope is None else self._scope.used).encode(),
                 "rows": (self._rows or "").encode(),
+                "ticket": self._ticket.encode(),
             }
         facts = {"step": self._step, "attempt": self._attempt, "finished": self.finished}
         self.folder.save(Record(facts, kept), last=self.finished)
@@ -374,25 +377,3 @@ def _meanwhile(job: Callable[[], None]) -> Iterator[None]:
         thread.join()
     if failed:
         raise failed[0]
-
-
-def key_arrays(key: SignedMaskKey, prefix: str = "") -> dict[str, np.ndarray]:
-    """Return a signed mask key as arrays of a message."""
-    return {
-        f"{prefix}mask key": np.frombuffer(key.public, np.uint8),
-        f"{prefix}signature": np.frombuffer(key.signature, np.uint8),
-        f"{prefix}certificate": np.frombuffer(key.certificate, np.uint8),
-    }
-
-
-def keys_of(message: Message, spec: RunSpec) -> list[SignedMaskKey]:
-    """Read the mask keys of all parties of a run."""
-    return [_key_of(message.arrays, party, f"{party} ") for party in spec.parties]
-
-
-def _key_of(arrays: Mapping[str, np.ndarray], party: str, prefix: str) -> SignedMaskKey:
-    try:
-        parts = [arrays[prefix + what].tobytes() for what in ("mask key", "signature", "certificate")]
-    except KeyError:
-        raise ProtocolError(f"the mask key of {party} is missing.") from None
-    return SignedMaskKey(party, *parts)

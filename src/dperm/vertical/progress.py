@@ -15,7 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from dperm.vertical.coordinator import PartyStatus, RunStatus
+from dperm.vertical.status import PartyStatus, RunStatus
 
 __all__ = ["LATE_SECONDS", "Page", "TerminalView", "as_data", "bytes_in_words"]
 

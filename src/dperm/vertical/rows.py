@@ -50,5 +50,6 @@ def refuse_changed_rows(run: str, kept: str | None, now: str | None) -> None:
 def _changed(run: str) -> StateLost:
     return StateLost(
         f"the rows or columns of this participant's table are not those with which run {run!r} began: restore the "
-        "table and its order file as they were, or start a run under another name; nothing was answered."
+        "table and its order file as they were (an alignment keeps the order before beside the new one, under its "
+        "name), or start a run under another name; nothing was answered."
     )

@@ -25,7 +25,7 @@ from dperm.errors import ProtocolError
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.keys import Identity, Trust
 
-__all__ = ["MaskKey", "Masker", "SignedMaskKey", "total"]
+__all__ = ["MaskKey", "Masker", "SignedMaskKey", "key_arrays", "keys_of", "total"]
 
 _ZEROS = memoryview(bytes(1 << 20))
 
@@ -46,6 +46,28 @@ class SignedMaskKey:
 
 def _statement(run: str, party: str, public: bytes) -> bytes:
     return b"dperm mask key|" + run.encode() + b"|" + party.encode() + b"|" + public
+
+
+def key_arrays(key: SignedMaskKey, prefix: str = "") -> dict[str, np.ndarray]:
+    """Return a signed mask key as arrays of a message."""
+    return {
+        f"{prefix}mask key": np.frombuffer(key.public, np.uint8),
+        f"{prefix}signature": np.frombuffer(key.signature, np.uint8),
+        f"{prefix}certificate": np.frombuffer(key.certificate, np.uint8),
+    }
+
+
+def keys_of(arrays: Mapping[str, np.ndarray], parties: Iterable[str]) -> list[SignedMaskKey]:
+    """Read the mask keys of all parties of a run."""
+    return [_key_of(arrays, party, f"{party} ") for party in parties]
+
+
+def _key_of(arrays: Mapping[str, np.ndarray], party: str, prefix: str) -> SignedMaskKey:
+    try:
+        parts = [arrays[prefix + what].tobytes() for what in ("mask key", "signature", "certificate")]
+    except KeyError:
+        raise ProtocolError(f"the mask key of {party} is missing.") from None
+    return SignedMaskKey(party, *parts)
 
 
 class MaskKey:

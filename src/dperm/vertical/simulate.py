@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dperm.vertical.coordinator import CoordinatorSession, RunStatus
+from dperm.vertical.coordinator import CoordinatorSession
 from dperm.vertical.keys import Identity, Trust
 from dperm.vertical.party import PartySession
 from dperm.vertical.spec import CoordinatorDesk, PartyDesk, RunSpec
+from dperm.vertical.status import RunStatus
 from dperm.vertical.transport import InProcess
 
 __all__ = ["passing_identities", "simulate", "simulate_with"]
@@ -71,12 +72,15 @@ def simulate_with(
     root: Path,
     roots: Mapping[str, Path],
     changed: Callable[[RunStatus], None] | None = None,
+    log: Callable[[str, str], None] = lambda name, why: None,
 ) -> Any:
-    """Carry out a run in this process, with given identities and folders."""
+    """Carry out a run in this process, with given identities and folders; ``log`` is told what a party's own log is."""
     sessions = {name: PartySession(identities[name], roots[name], parties[name]) for name in spec.parties}
     transport = InProcess({name: session.handle for name, session in sessions.items()})
     try:
         return CoordinatorSession(spec, root, coordinator, changed=changed).run(transport)
     finally:
-        for session in sessions.values():
+        for name, session in sessions.items():
+            if spec.run in session.refused:
+                log(name, str(session.refused[spec.run]))
             session.close()

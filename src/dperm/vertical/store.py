@@ -64,8 +64,11 @@ class RunFolder:
         """Make the folder and lock it."""
         self._slots.open()
         if self._marks is not None:
-            try:
-                self._marks.open()  # a second copy of the folder, elsewhere, meets this lock
+            try:  # a second copy of the folder, elsewhere, meets this lock
+                self._marks.open(
+                    f"run {self.path.name!r} is under way in another folder, or at another participant that has the "
+                    "same ledger: stop it first, or give each participant a ledger of its own."
+                )
             except BaseException:
                 self._slots.close()
                 raise
@@ -152,7 +155,8 @@ class _Slots:
     def newest(self, number: int) -> None:
         self._newest = number
 
-    def open(self) -> None:
+    def open(self, busy: str | None = None) -> None:
+        """Lock the folder; ``busy`` is said if another process has it."""
         if self._lock is not None:
             return
         try:
@@ -164,7 +168,7 @@ class _Slots:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             handle.close()
-            raise InvalidInput(f"another process works with {self.path}: stop it first.") from None
+            raise InvalidInput(busy or f"another process works with {self.path}: stop it first.") from None
         self._lock = handle
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from dperm.data.target import TargetRange
 from dperm.errors import DpermError, InvalidBounds, InvalidData, InvalidInput
 from dperm.privacy.report import write_whole
 from dperm.vertical.config import Config, Source
+from dperm.vertical.envelope import checked_name
 
 __all__ = [
     "LabelTable",
@@ -86,9 +87,24 @@ def table_digest(identifiers: Sequence[Any]) -> str:
 
 
 def write_order(path: Path, order: NDArray[np.int64], run: str, table: str) -> Path:
-    """Write the rows of a table in the common order, with the digest that tells this table from others."""
+    """Write the rows of a table in the common order, with the digest that tells this table from others.
+
+    The order of another alignment is kept beside it, under that one's name: a run under way needs it to go on.
+    """
+    before = _alignment_in(path)
+    if before not in ("", run):
+        write_whole(path.with_name(f"{path.stem}.{before}{path.suffix}"), path.read_text("utf-8"), private=True)
     data = {"format": _ORDER, "run": run, "table": table, "rows": order.tolist()}
     return write_whole(path, json.dumps(data) + "\n", private=True)
+
+
+def _alignment_in(path: Path) -> str:
+    """Return the name of the alignment in an order file, or nothing where there is none that could be put back."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return checked_name(data["run"], "an alignment") if data["format"] == _ORDER else ""
+    except (OSError, ValueError, KeyError, TypeError, InvalidInput):
+        return ""
 
 
 def read_order(path: Path, identifiers: Sequence[Any]) -> Order:

@@ -10,8 +10,7 @@ import pytest
 from dperm.errors import PeerRefused, ProtocolError
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.envelope import REPLY, Envelope
-from dperm.vertical.party import key_arrays
-from dperm.vertical.secure_sum import MaskKey, SignedMaskKey
+from dperm.vertical.secure_sum import MaskKey, SignedMaskKey, key_arrays
 
 RESIDUAL = Message("residual", {"residual": np.ones(40)}, {"round": 0})
 

@@ -98,6 +98,21 @@ def test_a_simulation_that_trains_is_charged_and_says_so(organisations, command)
         assert org.kinds(name).count("reserve") == org.kinds(name).count("settle") == 1
 
 
+def test_a_simulation_says_what_a_party_would_say_in_its_own_log(organisations, command):
+    org = organisations()
+    org.stop()
+    path = org.root / "org-b" / "config.toml"
+    text = path.read_text()
+    path.write_text(text.replace("epsilon = 1.0", "epsilon = 0.5"))
+    code, said = command("vertical", "simulate", "--charge", *_configs(org))
+    assert code == 3
+    assert "org-b: org-b allows at most epsilon=0.5 per run" in said
+    path.write_text(text.replace('"ledger.db"', '"../org-a/ledger.db"'))
+    code, said = command("vertical", "simulate", "--charge", *_configs(org))
+    assert code == 2
+    assert "each needs one of its own" in said
+
+
 def test_the_report_of_a_vertical_model_can_be_shown(organisations, command, tmp_path):
     org = organisations()
     org.coordinate()

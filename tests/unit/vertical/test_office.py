@@ -13,11 +13,12 @@ from dperm.privacy.ledger import Ledger
 from dperm.solvers.vertical import TASKS
 from dperm.vertical.audit import AuditLog, Metrics
 from dperm.vertical.config import read_config
-from dperm.vertical.coordinator import CoordinatorSession, PartyStatus, RunStatus
+from dperm.vertical.coordinator import CoordinatorSession
 from dperm.vertical.office import PartyOffice, coordinator_desk, read_model, spec_of
 from dperm.vertical.party import PartySession
 from dperm.vertical.progress import Page, TerminalView, as_data
 from dperm.vertical.simulate import passing_identities, simulate_with
+from dperm.vertical.status import PartyStatus, RunStatus
 from dperm.vertical.transport import InProcess
 
 PARTY = """

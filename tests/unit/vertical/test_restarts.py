@@ -12,7 +12,9 @@ import pytest
 from dperm.errors import InvalidInput, PeerRefused, StateLost
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Message
+from dperm.vertical import budget
 from dperm.vertical.envelope import REPLY, Envelope
+from dperm.vertical.party import PartySession
 from dperm.vertical.store import Record, RunFolder, _Slots
 from dperm.vertical.training import task_of
 from dperm.vertical.transport import InProcess
@@ -174,10 +176,36 @@ def test_a_mark_that_is_gone_is_noticed_too(organisations):
 
 def test_a_second_copy_of_a_folder_cannot_run_beside_the_first(tmp_path):
     first = RunFolder(tmp_path / "one", "r", tmp_path / "marks").open()
-    with pytest.raises(InvalidInput, match="another process"):
+    with pytest.raises(InvalidInput, match=r"another folder.*a ledger of its own"):
         RunFolder(tmp_path / "two", "r", tmp_path / "marks").open()
     first.close()
     RunFolder(tmp_path / "two", "r", tmp_path / "marks").open().close()
+
+
+def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monkeypatch):
+    """A ledger on a server, used from two machines: the second run must not go on with the first one's reservation."""
+    org = organisations(secure_sum=False)
+    spec, party, released = org.spec(), "org-a", {}
+    said = {}
+    for machine in ("here", "there"):  # both agree before either starts
+        monkeypatch.setattr(budget, "marks_of", lambda ledger, machine=machine: org.root / machine)
+        runs = org.root / party / machine
+        org.sessions[party] = PartySession(org.identities[party], runs, org.office(party))
+        said[machine] = org.cheat()
+        joined = said[machine].ask(Message("join", {"spec": spec.to_array()}))
+        facts = spec.with_facts(dict.fromkeys(spec.parties, joined.facts))
+        said[machine].ask(Message("check", {"spec": facts.to_array()}))
+        org.stop(party)
+    for machine, one in said.items():
+        monkeypatch.setattr(budget, "marks_of", lambda ledger, machine=machine: org.root / machine)
+        runs = org.root / party / machine
+        org.sessions[party] = PartySession(org.identities[party], runs, org.office(party))
+        one.ask(Message("start"))
+        answer = one.ask(Message("residual", {"residual": np.ones(40)}, {"round": 0}))
+        released[machine] = answer.arrays["weights"].tobytes()
+        org.stop(party)  # the reservation stays open
+    assert released["here"] != released["there"]
+    assert org.kinds(party).count("reserve") == 2
 
 
 def test_a_crash_between_record_and_mark_loses_nothing(tmp_path):

@@ -60,6 +60,10 @@ def test_a_run_does_not_go_on_when_all_have_aligned_again(people, crash, before)
     with pytest.raises(StateLost, match=CHANGED):
         people.run()
     assert {people.reserved(name) for name in NAMES} == {int(before > 2)}
+    for name in NAMES:  # the order before is kept, and put back the run goes on
+        people.order(name).with_name("order-data.al-1.json").replace(people.order(name))
+    people.run()
+    assert {people.reserved(name) for name in NAMES} == {1}
 
 
 @pytest.mark.parametrize("before", [1, 2, 3, 4, 5])
@@ -122,7 +126,7 @@ def test_nor_when_the_alignment_ends_while_it_starts(tmp_path):
     )
     spec = RunSpec("fit-1", "admm-sharing", ("org-a",), {"epsilon": 1.0, "delta": 1e-6, "n_rounds": 2})
     spec = spec.with_facts({"org-a": before.join(spec)})
-    scope = reserve(before.prepare(spec), "fit-1")
+    scope = reserve(before.prepare(spec), "fit-1", "ticket")
     assert before.program(spec, scope).n_rounds == 2
     with pytest.raises(StateLost, match=CHANGED):
         after.program(spec, scope)
