@@ -65,7 +65,9 @@ class _Queries(SharesLedger, BaseEstimator):  # type: ignore[misc]
 
     def _made(self) -> tuple[Task, Any]:
         """The task of the present parameters and what came with it; made once for them."""
-        now = repr([getattr(self, name) for name in self._public])
+        # of an array all digits count, not those that are printed
+        given = [getattr(self, name) for name in self._public]
+        now = repr([value.tolist() if hasattr(value, "tolist") else value for value in given])
         if getattr(self, "_kept", (None, None))[0] != now:
             self._kept = now, self._make()
         made: tuple[Task, Any] = self._kept[1]
@@ -184,14 +186,14 @@ class Marginals(_Queries):
         if not self.k <= self.n_bits:
             raise InvalidInput(f"k must not exceed n_bits = {self.n_bits}, not {self.k!r}.")
         if self.degree is None:
-            polynomial = best_conjunction(self.k, self.n_bits, self.n_people, OneBit(self.epsilon).gain)
+            polynomial = best_conjunction(int(self.k), int(self.n_bits), int(self.n_people), OneBit(self.epsilon).gain)
         else:
             _whole("degree", self.degree)
-            polynomial = conjunction(self.k, int(self.degree))
-        levels = polynomial.levels(self.n_bits)
+            polynomial = conjunction(int(self.k), int(self.degree))
+        levels = polynomial.levels(int(self.n_bits))
         # a size of sets that the polynomial hardly uses is asked for now and then, so that smaller marginals have it
         levels = np.maximum(levels, 1e-3 * levels.max())
-        sketch = Parity(self.n_bits, tuple((levels / levels.sum()).tolist()))
+        sketch = Parity(int(self.n_bits), tuple((levels / levels.sum()).tolist()))
         return Task("marginals", self.epsilon, sketch, self.version, window=self.window), polynomial
 
     def _records(self, X: Any) -> NDArray[Any]:

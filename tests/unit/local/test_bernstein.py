@@ -75,6 +75,15 @@ def test_a_certificate_from_a_wrong_curvature_is_caught(monkeypatch):
         check_certificate(1, two_dips)
 
 
+def test_the_certificate_counts_mixed_derivatives():
+    """(2x - 1)(2y - 1) has a flat centre and falls towards two corners by its mixed derivative alone."""
+    saddle = BernsteinPolynomial(np.array([[1.0, -1.0], [-1.0, 1.0]]))
+    for tolerance in (1e-4, 0.75, 2.0):
+        found = saddle.minimise(tolerance)
+        assert found.gap <= tolerance
+        assert found.value - found.gap <= -1.0
+
+
 def test_derivatives():
     rng = np.random.default_rng(9)
     polynomial, x = BernsteinPolynomial(rng.normal(size=(4, 6))), rng.random((50, 2))

@@ -117,10 +117,13 @@ def test_theorem_3s_sample_size_reaches_its_error(p, h):
 
 def test_a_large_error_still_needs_the_theorems_least_number():
     assert people_needed(1e6, 1, 2, 1.0, 0.05) == pytest.approx(math.log(20) * 4.0**3)
+    assert people_needed(1e6, 2, 3, 0.5, 0.1, 4.0) == pytest.approx(math.log(10) * 4.0**8 / (0.5 * 4.0) ** 2)
 
 
 def test_theorem_3s_grid():
     assert grid_size(10**12, 1, 2, 1.0, 0.05) == round((10**6 / (8 * math.sqrt(math.log(20)))) ** (1 / 3))
+    base = 4.0 * math.sqrt(2 * 10**20) * 0.5 / (2.0**8 * math.sqrt(math.log(10)))
+    assert grid_size(10**20, 2, 3, 0.5, 0.1, 4.0) == round(base ** (1 / 5))
     assert grid_size(1, 3, 2, 1.0) == 1
 
 

@@ -266,3 +266,11 @@ def test_bad_input():
     three = LinearTask("logistic", 1.0, (0.5, 0.5), 2.0, 2.0, n_outputs=3)
     with pytest.raises(Unsupported, match="one output"):
         LocalDescent.of(three, np.ones(2), 5)
+
+
+def test_equal_numbers_of_another_kind_are_the_same_descent():
+    """Else its reports would be refused, or charged a second time."""
+    plain = descent(2, epsilon=1.0, version=2)
+    for change in ({"epsilon": 1}, {"epsilon": np.float32(1.0)}, {"version": np.int64(2)}):
+        assert descent(2, **{"epsilon": 1.0, "version": 2, **change}).digest == plain.digest
+    assert descent(2, epsilon=1.0, version=3).digest != plain.digest

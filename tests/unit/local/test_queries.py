@@ -171,6 +171,19 @@ def test_changed_parameters_make_another_task():
         queries.set_params(k=4).fit(np.ones((500, 3)))
 
 
+def test_every_digit_of_a_bound_counts():
+    queries = SmoothQueries(1.0, low=np.array([0.0]), high=np.array([0.1234567891]))
+    assert queries.set_params(high=np.array([0.1234567899])).task.inputs["high"] == [0.1234567899]
+
+
+def test_whole_numbers_of_an_array_are_taken_as_they_are():
+    n_bits, k, n_people = np.array([3, 2, 500])
+    plain = Marginals(1.0, n_bits=3, k=2, n_people=500)
+    assert Marginals(1.0, n_bits=n_bits, k=k, n_people=n_people).task.digest == plain.task.digest
+    for degree in (1, np.int64(1)):
+        assert Marginals(1.0, n_bits=n_bits, k=k, n_people=500, degree=degree).task.sketch.n_bits == 3
+
+
 def test_a_dict_asks_for_columns_and_values():
     bits = np.random.default_rng(0).random((2000, 3)) < 0.5
     marginals = Marginals(4.0, n_bits=3, k=2, n_people=2000, insecure_seed=0).fit(bits)

@@ -215,3 +215,15 @@ def test_bad_input():
     ):
         with pytest.raises(InvalidInput):
             bad()
+
+
+@pytest.mark.parametrize(("epsilon", "n_levels"), [(1.0, 2), (16.0, 2), (3.0, 7)])
+def test_a_few_answers_that_agree_are_not_taken_for_certainty(epsilon, n_levels):
+    """The variance is estimated with one report added to either end."""
+    task = Task("t", epsilon, Moments(((1,),), (1.0,), 1), n_levels=n_levels)
+    for n in (1, 5, 40):
+        ones = np.array([n]) if n_levels == 2 else np.eye(n_levels - 1, dtype=np.int64)[-1:] * n
+        highest = task.bit.decoded[-1]
+        spread = (n * highest**2 + 2.0 * task.bit.gain**2) / (n + 2) - (n * highest / (n + 2)) ** 2
+        assert task.means(Counts(task.digest, np.array([n]), ones))[1][0] == pytest.approx(spread / n)
+        assert spread > 0.0

@@ -214,7 +214,11 @@ class LocalDescent:
         if not whole or not 1 <= self.n_rounds <= MOST_ROUNDS:
             raise InvalidInput(f"n_rounds must be a whole number from 1 to {MOST_ROUNDS}, not {self.n_rounds!r}.")
         object.__setattr__(self, "n_rounds", int(self.n_rounds))
-        self.task(self.start())  # refuses what a task refuses, before anybody is asked
+        nothing = (0.0,) * len(self.reach)
+        first = self.task(DescentState(0, nothing, nothing))  # refuses what a task refuses, before anybody is asked
+        # the digest is of plain numbers: epsilon 1 and 1.0 are one descent
+        object.__setattr__(self, "epsilon", first.epsilon)
+        object.__setattr__(self, "version", first.version)
 
     @classmethod
     def of(cls, linear: LinearTask, energies: FloatArray, n_rounds: int, penalty: float = 0.0) -> LocalDescent:
