@@ -19,6 +19,7 @@ from dperm.solvers.block_frank_wolfe import (
 )
 from dperm.solvers.curvature import (
     Quadratic,
+    distributed_bound,
     expected_curvature,
     gap_bound,
     global_curvature,
@@ -233,6 +234,30 @@ def test_a_bound_without_the_sampling_probability_is_caught(problem):
     gaps = mean_gaps(problem, sampling)
     as_if_all_moved = [gap_bound(gaps[0], curvature, 1.0, t) for t in range(len(gaps))]
     assert any(gap > bound for gap, bound in zip(gaps, as_if_all_moved, strict=True))
+
+
+def test_the_bound_of_proposition_4_is_reached_when_every_block_of_two_parties_moves():
+    square, everyone = ProductSet.equal(Box(0.0, 1.0), n_blocks=4), DistributedSampling(((0, 1), (2, 3)), 2)
+    exact = expected_curvature(np.ones((4, 4)), square, everyone)
+    assert exact == pytest.approx(16.0)
+    assert distributed_bound(np.ones((4, 4)), square, everyone) == pytest.approx(exact)
+
+
+def test_a_callback_may_be_off_by_half_the_step_times_the_curvature():
+    told = {}
+
+    def gradient(call, exact):
+        told[call.step] = call.tolerance
+        return exact
+
+    def atom(call, gradient, best):
+        assert call.tolerance == pytest.approx(2.0 * told[call.step])
+        return best
+
+    product = ProductSet.equal(Box(-1.0, 1.0), n_blocks=2)
+    spoilt = Inexactness(3.0, 0.5, 1.0, gradient, atom)
+    block_frank_wolfe(Quadratic(np.eye(2)), product, NiceSampling(2, 1), 3, RandomSource(0), inexactness=spoilt)
+    assert list(told.values()) == pytest.approx([0.5 * 0.5 * universal_step(0.5, t) * 3.0 for t in range(3)])
 
 
 def test_the_printed_inexactness_is_too_small_for_long_blocks():

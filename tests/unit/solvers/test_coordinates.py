@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from dperm import Bounds, DPLogisticRegression, Ledger
+from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.errors import InvalidInput, PlanViolation, Unsupported
 from dperm.objective import L1, L2, Box, GroupL2, L1Ball, Logistic, Multinomial, NoPenalty, Objective
@@ -259,3 +260,10 @@ def test_weights_stay_in_their_box(n_blocks):
     solver = BlockDescent(n_rounds=1, n_inner=40, n_blocks=n_blocks, clip=1e9, step=50.0, averaging=False, box=0.25)
     found = run(solver, Objective(Logistic(), NoPenalty()), data).weights
     assert np.abs(found).max() == pytest.approx(0.25 / data.facts.value_bound)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, 3])
+def test_passes_are_counted_over_all_rounds(n_rounds):
+    facts = Facts(n=1000, n_features=12, d=12, value_bound=1.0, row_bound=2.0)
+    plan = CoordinateDescent(n_passes=2, n_rounds=n_rounds).plan(Objective(Logistic()), facts)
+    assert plan.releases[0].count == 24

@@ -122,6 +122,16 @@ def test_each_update_has_the_noise_of_its_own_limit():
     assert score * data.facts.n == pytest.approx(ratios.max(), rel=1e-6)
 
 
+@pytest.mark.parametrize(("limit", "expected"), [(None, 0.5), (0.2, 0.2), (3.0, 0.5)])
+def test_the_intercepts_update_has_the_noise_of_its_height(limit, expected):
+    """Every person has the same public height there: columns that reach further do not make it noisier."""
+    data = uneven(intercept=0.5)
+    solver = GreedyCoordinateDescent(n_steps=12, limit=limit, smoothness=(100.0,) * 4 + (1e-3,))  # its score wins
+    holder = run(solver, Objective(Logistic(), unpenalised=(4,)), data, 5.0)[1]
+    updates = {one.sensitivity for one in holder.released if one.query == GradientCoordinate.name}
+    assert any(sensitivity == pytest.approx(expected, rel=1e-9) for sensitivity in updates)
+
+
 def test_three_quarters_of_the_budget_choose():
     plan = GreedyCoordinateDescent(n_steps=3).plan(Objective(Logistic()), uneven().facts)
     shares = {release.query: release.share for release in plan.releases}

@@ -111,6 +111,14 @@ def test_a_small_strength_keeps_the_output_noise_below_that_of_the_perturbation(
     assert lattice.noise_scale < 0.01 * 1.5 * sensitivity / (0.2 * facts.n)
 
 
+def test_a_minimiser_that_the_noise_rules_is_not_cut_off():
+    """Without data the minimiser is b over the strength: the public radius has room for the longest b drawn."""
+    facts = Facts(n=100, n_features=400, d=400, value_bound=1.0, row_bound=20.0)
+    query = PerturbedMinimiser(1.0)._query(Objective(Logistic(), L2(1e6)), facts, 1e4, math.inf)
+    longest = 1e4 * query.zero_out_sensitivity(facts) * (math.sqrt(facts.d) + 12.0)
+    assert query.radius >= longest / query.strengths.min()
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["dense", "sparse", "short rows"])
 def test_the_rounding_of_a_gradient_is_within_its_bound(loss, layout):

@@ -134,3 +134,22 @@ def test_quasi_sparse_bound_contracts_then_grows():
         theory.greedy_quasi_sparse_bound(n_steps=999, **given)
     with pytest.raises(InvalidInput, match="positive"):
         theory.block_rate_convex([1.0, -1.0], [1.0, 1.0], [1.0, 1.0], [0.5, 0.5])
+
+
+def test_theorem_4_7_contracts_by_the_weights_that_can_be_there_by_then():
+    """After t steps from 0 at most t weights are not zero, and never more than the iterates' sparsity."""
+    bound = theory.greedy_quasi_sparse_bound(
+        n_steps=4,
+        n=10**9,
+        p=50,
+        epsilon=1e9,
+        gap=2.0,
+        tolerance=0.0,
+        n_large=3,
+        sparsity=2,
+        strong_convexity=0.5,
+        smallest_smoothness=1.0,
+        largest_lipschitz=1.0,
+    )
+    left = (1 - 0.5 / (4 * 4)) * (1 - 0.5 / (4 * 5)) ** 3
+    assert bound == pytest.approx(2.0 * left, rel=1e-12)
