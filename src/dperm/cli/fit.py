@@ -179,7 +179,8 @@ def _ledger(path: Path, options: dict[str, Any]) -> tuple[Any, str | None]:
     """
     import numpy as np
 
-    wanted = options["dataset"] or path.name.split(".")[0]
+    given = options["dataset"]  # an empty one, as from a variable that is not set, is refused by the ledger
+    wanted = path.name.split(".")[0] if given is None else given
     book = open_ledger(options["address"], wanted, create=True)
     file = str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
     known = book.known_as(file)
