@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from dperm.cli.output import Output, with_output
 from dperm.cli.writing import check_outputs
 from dperm.errors import DisappointmentWarning
 
@@ -43,7 +42,8 @@ _CLIP = 3.0  # times that much: values farther away are moved to there
     help="Folder for the model and its report.",
 )
 @click.option("--force", is_flag=True, help="Write over existing files.")
-def demo(epsilon: float, out: Path, force: bool) -> None:
+@with_output
+def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
     """Fit a private model on a medical table and explain the result."""
     import numpy as np
     from sklearn.datasets import load_breast_cancer
@@ -54,19 +54,19 @@ def demo(epsilon: float, out: Path, force: bool) -> None:
 
     from dperm import Bounds, Budget, DPLogisticRegression
     from dperm.cli.summary import page_of
+    from dperm.estimators.progress import watching
     from dperm.privacy.report import write_whole
 
     Budget(epsilon, 1e-6)  # refuse a bad epsilon before anything else
     files = [out / name for name in ("model.json", "report.json", "report.html")]
     check_outputs(files, force=force or out == _FOLDER)  # that folder holds nothing but a demo
-    console = Console()
     table = load_breast_cancer()
     names = [f"worst {measurement}" for measurement in _USUAL]
     columns = [list(table.feature_names).index(name) for name in names]
     centre, scale = zip(*_USUAL.values(), strict=True)
     X, X_test, y, y_test = train_test_split(table.data[:, columns], table.target, test_size=0.3, random_state=0)
 
-    with console.status("fitting"), warnings.catch_warnings():
+    with output.progress("fitting") as bar, watching(bar), warnings.catch_warnings():
         warnings.simplefilter("ignore", DisappointmentWarning)  # the outcome is shown below
         bounds = Bounds(centre=centre, scale=scale, clip=_CLIP, classes=[0, 1])
         model = DPLogisticRegression(epsilon=epsilon, bounds=bounds).fit(X, y)
@@ -78,25 +78,25 @@ def demo(epsilon: float, out: Path, force: bool) -> None:
     report.save(files[1])
     path = write_whole(files[2], page_of(saved))
 
-    console.print(
-        f"[bold]Is a tumour benign?[/bold] {len(y)} patients to learn from, {len(names)} measurements each.\n"
-    )
-    scores = Table("", "right on new patients", box=None)
-    scores.add_row("always the more frequent answer", f"{max(y_test.mean(), 1 - y_test.mean()):.1%}")
-    scores.add_row(f"[bold]dperm, epsilon = {epsilon:g}[/bold]", f"[bold]{model.score(X_test, y_test):.1%}[/bold]")
-    scores.add_row("no privacy at all", f"{plain.score(X_test, y_test):.1%}")
-    console.print(scores)
-    console.print(
-        f"[dim](on {len(y_test)} held-out patients; these three figures are not covered by the guarantee)[/dim]\n"
-    )
-
-    console.print("[bold]What is guaranteed[/bold]")
-    console.print(report.summary(), highlight=False)
-    console.print("\n[bold]What the model found[/bold] (largest effects of a usual difference)")
     effects = [c * usual for c, usual in zip(model.coef_[0], scale, strict=True)]
-    found = Table("measurement", "effect on 'benign'", box=None)
-    for j in sorted(range(len(names)), key=lambda j: -abs(effects[j]))[:5]:
-        found.add_row(names[j], f"{effects[j]:+.1f}")
-    console.print(found)
-    console.print(f"\nModel: {files[0]}", soft_wrap=True, highlight=False)
-    console.print(f"Report, a page for your browser: {path}", soft_wrap=True, highlight=False)
+    largest = sorted(range(len(names)), key=lambda j: -abs(effects[j]))[:5]
+    scores = {
+        "always the more frequent answer": float(max(y_test.mean(), 1 - y_test.mean())),
+        f"dperm, epsilon = {epsilon:g}": float(model.score(X_test, y_test)),
+        "no privacy at all": float(plain.score(X_test, y_test)),
+    }
+
+    def show(output: Output) -> None:
+        output.text(f"Is a tumour benign? {len(y)} patients to learn from, {len(names)} measurements each.\n")
+        shares = [(who, f"{share:.1%}") for who, share in scores.items()]
+        output.table(("", "right on new patients"), shares)
+        output.text(f"(on {len(y_test)} held-out patients; these three figures are not covered by the guarantee)\n")
+        output.text(f"What is guaranteed\n{report.summary()}\n")
+        output.text("What the model found (largest effects of a usual difference)")
+        output.table(("measurement", "effect on 'benign'"), [(names[j], f"{effects[j]:+.1f}") for j in largest])
+        output.text(f"\nModel: {files[0]}")
+        output.text(f"Report, a page for your browser: {path}")
+
+    told = {"guarantee": report.guarantee.to_dict(), "right_on_new_patients": scores}
+    found = {names[j]: effects[j] for j in largest}
+    output.result({**told, "effects": found, "written": [str(file) for file in files]}, show)

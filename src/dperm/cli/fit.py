@@ -16,7 +16,15 @@ from dperm.cli.model_files import ModelFiles, check_writable
 from dperm.cli.options import FILE, MODELS, NEIGHBOURS, estimator_of, ledger_option, open_ledger, target_option
 from dperm.cli.output import Output, with_output
 from dperm.cli.writing import check_outputs
-from dperm.errors import BudgetRefused, DpermError, DpermWarning, InvalidBounds, InvalidInput
+from dperm.errors import (
+    BudgetRefused,
+    DataSetRenamed,
+    DpermError,
+    DpermWarning,
+    InvalidBounds,
+    InvalidData,
+    InvalidInput,
+)
 
 if TYPE_CHECKING:
     from dperm.cli.training import Training
@@ -171,7 +179,8 @@ def _ledger(path: Path, options: dict[str, Any]) -> tuple[Any, str | None]:
     """
     import numpy as np
 
-    wanted = options["dataset"] or path.name.split(".")[0]
+    given = options["dataset"]  # an empty one, as from a variable that is not set, is refused by the ledger
+    wanted = path.name.split(".")[0] if given is None else given
     book = open_ledger(options["address"], wanted, create=True)
     file = str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
     known = book.known_as(file)
@@ -186,6 +195,8 @@ def _other_name(book: Any, charged: Any) -> str | None:
 
 
 def _split(training: Training, fraction: float) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
+    import numpy as np
+
     from dperm.cli.training import held_out
 
     if not fraction:
@@ -195,6 +206,10 @@ def _split(training: Training, fraction: float) -> tuple[tuple[Any, Any], tuple[
     out = held_out(len(training.y), fraction)
     if not out.any() or out.all():
         raise InvalidInput(f"--test-fraction {fraction:g} of {len(out)} rows leaves none on one side: change it.")
+    if training.schema is None and training.classification and not np.isin(training.y[out], training.y[~out]).all():
+        raise InvalidData(
+            "a label is in held-out rows only: declare all labels in a schema, or change --test-fraction."
+        )
     return (training.X[~out], training.y[~out]), (training.X[out], training.y[out])
 
 
@@ -236,20 +251,21 @@ def _room_for_score(
     """Return the plans of the fit and of the score that it is to be paid for; refuses both if one has no room."""
     if options["test_epsilon"] is None:
         return None
-    from dperm.estimators.scoring import plans_of_fit_and_score
-    from dperm.privacy.ledger.cap import see_who_spent
+    from dperm.estimators.scoring import marks_of_fit_and_score, plans_of_fit_and_score
 
     held_out, relation = len(test[1]), options["neighbours"]
     shape = (len(rows[1]), len(training.names), training.n_classes)
     plans = plans_of_fit_and_score(estimator, *shape, held_out=held_out, epsilon=options["test_epsilon"])
-    with _naming(options["address"]):
-        book.check(plans[0], relation)
+    known, then = marks_of_fit_and_score(estimator, rows, test, book)
+    with _naming(options["address"]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataSetRenamed)  # said when it is charged
+        charged = book.check(plans[0], relation, known)
         try:
-            book.check(plans[0], relation, then=plans[1:])
-        except BudgetRefused:
+            book.check(plans[0], relation, known, then=[(plans[1], then)])
+        except BudgetRefused as error:
             raise BudgetRefused(
-                f"data set {book.dataset!r} has room for the fit but not for its paid score too, and nothing was "
-                f"charged: lower --test-epsilon or --epsilon, {see_who_spent(book.dataset)}."
+                f"data set {charged!r} has room for the fit but not for its paid score too, and nothing was charged: "
+                f"after the fit, {error}"
             ) from None
     return plans
 

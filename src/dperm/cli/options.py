@@ -65,8 +65,9 @@ def open_ledger(address: str | None, dataset: str = "default", *, create: bool =
     from dperm import Ledger
 
     try:
-        return Ledger(address or Ledger.default_path(), dataset=dataset, create=create or address is None)
+        where = Ledger.default_path() if address is None else address  # an empty one is not taken for this user's own
+        return Ledger(where, dataset=dataset, create=create or address is None)
     except LedgerUnreadable as error:
-        if not address or ledger_file(address) is None:
+        if address is None or ledger_file(address) is None:
             raise
         raise InvalidInput(str(error)) from None  # a wrong path on the command line is wrong usage

@@ -16,6 +16,11 @@ from dperm.errors import InvalidInput
 
 __all__ = ["predict"]
 
+_TO_PREDICT = (
+    "column {!r} does not hold numbers only, as the model needs it: correct the file.",
+    "column {!r} has missing or infinite values, and the model knows nothing to stand in for them: correct the file.",
+)
+
 
 @click.command()
 @click.argument("model", type=FILE)
@@ -67,7 +72,9 @@ def _plain(model: Any, table: Any) -> Any:
     if model.feature_names_in_ is None:
         raise InvalidInput("this model knows no column names: predict in Python, with columns in their order.")
     names = [str(name) for name in model.feature_names_in_]
-    parts = [np.column_stack([numeric(chunk[name], name) for name in names]) for chunk in table.chunks(names)]
+    parts = [
+        np.column_stack([numeric(chunk[name], name, _TO_PREDICT) for name in names]) for chunk in table.chunks(names)
+    ]
     if not parts:
         raise InvalidInput(f"{table.path.name} has column names and no rows.")
     return np.vstack(parts)

@@ -122,22 +122,24 @@ def _as_numbers(values: list[Any]) -> NDArray[np.float64] | None:
     return found if np.isfinite(found).all() else None
 
 
-def numeric(raw: Any, name: str) -> NDArray[np.float64]:
-    """Return a column as finite numbers, or refuse it without showing a value."""
+_TO_LEARN = (
+    "column {!r} does not hold numbers only, and --buy-bounds takes no other: draft a schema, or --drop it.",
+    "column {!r} has missing or infinite values: a schema declares what stands in for them.",
+)
+
+
+def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> NDArray[np.float64]:
+    """Return a column as finite numbers, or refuse it, with the sentence for text or for gaps, and show no value."""
     if not isinstance(raw, np.ndarray):
         try:
-            raw = parsed(raw)
+            raw = parsed(one if one and one.strip() else "nan" for one in raw)  # an empty cell is a gap, not a text
         except (TypeError, ValueError):
             raw = None
     if raw is None:
-        raise InvalidData(_numbers_only(name))
+        raise InvalidData(refusals[0].format(name))
     if not np.isfinite(raw).all():
-        raise InvalidData(f"column {name!r} has missing or infinite values: a schema declares what stands in for them.")
+        raise InvalidData(refusals[1].format(name))
     return np.asarray(raw, np.float64)
-
-
-def _numbers_only(name: str) -> str:
-    return f"column {name!r} does not hold numbers only, and --buy-bounds takes no other: draft a schema, or --drop it."
 
 
 def _check_target(y: Any, name: str) -> None:

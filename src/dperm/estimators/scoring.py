@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -30,7 +31,7 @@ from ._messages import Y_NOT_FINITE
 from ._request import NUMBERS, prepare
 from .saved import SavedClassifier, SavedModel, SavedRegressor
 
-__all__ = ["PaidScore", "paid_score", "plans_of_fit_and_score", "report_with_score"]
+__all__ = ["PaidScore", "marks_of_fit_and_score", "paid_score", "plans_of_fit_and_score", "report_with_score"]
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,18 @@ def plans_of_fit_and_score(
     query = SquaredErrors.name if request.target == NUMBERS else CorrectPredictions.name
     score = _plan(query, Budget(epsilon, default_delta(held_out)))
     return prepare(request, n, n_features).calibrated.event, score.event
+
+
+def marks_of_fit_and_score(
+    estimator: Any, rows: tuple[Any, Any], held_out: tuple[Any, Any], ledger: Ledger
+) -> tuple[str | None, str | None]:
+    """Return the fingerprints by which a ledger will know the rows of a fit and those of its paid score."""
+    problem = copy.copy(estimator)._problem(*rows)
+    target = held_out[1] if problem.classes is None else np.searchsorted(problem.classes, held_out[1])
+    return (
+        fingerprint_of(ledger, problem.X, problem.target),
+        fingerprint_of(ledger, held_out[0], np.asarray(target, np.float64)),
+    )
 
 
 def report_with_score(

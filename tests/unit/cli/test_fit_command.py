@@ -207,7 +207,7 @@ def test_models_of_numbers(dperm, people, home, model):
 NUMBER = 'kind = "number"\nlow = 0\nhigh = 4000'
 
 
-def test_ranges_of_numeric_columns_can_be_bought(dperm, people):
+def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
     fit = ("fit", "people.csv", "--target", "cost", "--epsilon", "4", "--buy-bounds")
     assert "--model is missing" in dperm(*fit).err
     refused = dperm(*fit, "--model", "ridge")
@@ -218,6 +218,13 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people):
     assert done.code == 0, done.err
     assert package.load("model.json").privacy_report_.public["bounds"] == "bought"
     assert len(dperm("predict", "model.json", "people.csv").out.splitlines()) == 301
+    for age, says in (("old", "does not hold numbers only"), ("", "has missing or infinite values")):
+        (home / "odd.csv").write_text(f"age,visits\n{age},1\n")
+        refused = dperm("predict", "model.json", "odd.csv")
+        assert (refused.code, refused.err.count("--"), says in refused.err) == (2, 0, True)
+    (home / "gaps.csv").write_text("age,cost\n1,1\n,2\n")
+    refused = dperm("fit", "gaps.csv", *fit[2:], "--model", "ridge", "--out", "gaps.json")
+    assert "column 'age' has missing or infinite values: a schema declares what stands in for them" in refused.err
     classes = [word for name in ("patient_id", "job", "smoker", "born") for word in ("--drop", name)]
     fit = ("fit", "people.csv", "--target", "state", "--epsilon", "1", "--buy-bounds", "--model", "logistic")
     done = dperm(*fit, *classes, "--out", "b.json")

@@ -105,3 +105,71 @@ def test_a_fit_and_its_score_are_two_uses(dperm, people, home):
     assert "data set 'people' has 2 uses: " in done.out
     assert ", in 2 uses" in (home / "a.html").read_text()
     assert dperm("ledger", "list").out.split()[:3] == ["data", "set", "uses"]
+
+
+def test_a_score_has_room_where_its_rows_are_known(dperm, people, home):
+    """The file is new and given by a name without a cap; its rows are known by one that has one."""
+    score = ("--test-fraction", "0.3", "--test-epsilon")
+    assert dperm(*FIT, "a.json", "--dataset", "A", *score, "0.5").code == 0
+    assert dperm("ledger", "cap", "A", "--epsilon", "2", "--yes").code == 0
+    (home / "copy.csv").write_text((home / "people.csv").read_text().replace(",", ";"))  # other bytes, the same rows
+    fit = ("fit", "copy.csv", "--dataset", "B", "--epsilon", "1", "--schema", "schema.toml", "--out", "b.json", *score)
+    done = dperm(*fit, "1.5")
+    assert done.code == 3
+    assert "data set 'A' has room for the fit but not for its paid score too, and nothing was charged" in done.err
+    assert "% is left" in done.err
+    assert "`dperm ledger show A`" in done.err
+    assert not (home / "b.json").exists()
+    assert uses(dperm) == {"A": 2}
+    done = dperm(*fit, "0.3")
+    assert done.code == 0
+    assert done.err.count("known to the ledger as 'A'") == 1
+    assert uses(dperm) == {"A": 4}
+
+
+def test_marks_are_those_that_the_fit_and_its_score_are_known_by(dperm, people, home, monkeypatch):
+    from dperm.estimators import scoring
+
+    made = []
+    monkeypatch.setattr(
+        scoring,
+        "marks_of_fit_and_score",
+        lambda *a, of=scoring.marks_of_fit_and_score: made.append((a[-1], of(*a))) or made[-1][1],
+    )
+    numbers = (home / "schema.toml").read_text().replace('[columns.cost]\nkind = "ignore"\n', "")
+    numbers = numbers.replace(
+        'column = "state"\nkind = "classes"\nclasses = ["ill", "well"]',
+        'column = "cost"\nkind = "number"\nlow = 0\nhigh = 4000',
+    )
+    (home / "numbers.toml").write_text(numbers + '[columns.state]\nkind = "ignore"\n')
+    for schema in ("schema.toml", "numbers.toml"):
+        done = dperm(
+            "fit",
+            "people.csv",
+            "--epsilon",
+            "1",
+            "--schema",
+            schema,
+            "--out",
+            f"{schema}.json",
+            "--test-fraction",
+            "0.3",
+            "--test-epsilon",
+            "1",
+        )
+        assert done.code == 0
+        book, marks = made[-1]
+        assert [book.known_as(mark) for mark in marks] == ["people", "people"]
+
+
+def test_a_label_of_held_out_rows_alone_is_refused_before_the_fit_has_spent(dperm, home):
+    from dperm.cli.training import held_out
+
+    labels = ["c" if alone else "ab"[i % 2] for i, alone in enumerate(held_out(60, 0.1))]
+    (home / "rare.csv").write_text("x,y\n" + "".join(f"{i % 7},{label}\n" for i, label in enumerate(labels)))
+    fit = ("fit", "rare.csv", "--target", "y", "--buy-bounds", "--model", "logistic", "--epsilon", "1")
+    done = dperm(*fit, "--test-fraction", "0.1", "--test-epsilon", "1")
+    assert done.code == 2
+    assert "a label is in held-out rows only" in done.err
+    assert not (home / "model.json").exists()
+    assert uses(dperm) == {}

@@ -190,3 +190,15 @@ def _budget():
     from dperm import Budget
 
     return Budget(1.0, 1e-6)
+
+
+def test_the_demo_speaks_to_machines_and_to_nobody(dperm, home):
+    told = json.loads(dperm("demo", "--json").out)
+    assert told["guarantee"]["epsilon"] <= 1.0
+    assert set(told["right_on_new_patients"]) >= {"dperm, epsilon = 1", "no privacy at all"}
+    assert all((home / name).exists() for name in told["written"])
+    quiet = dperm("demo", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+    said = dperm("demo").out.splitlines()
+    assert said == [line.rstrip() for line in said]  # in a pipe lines are neither padded nor cut
+    assert any("except for an amount of" in line and line.startswith("When one person") for line in said)

@@ -67,10 +67,26 @@ def test_plans_that_follow_are_checked_as_they_would_be_reserved(ledger):
     ledger.check(half, "replace-one")
     ledger.check(Composed((half, half)), "replace-one")
     with pytest.raises(BudgetRefused):
-        ledger.check(half, "replace-one", then=[half])
+        ledger.check(half, "replace-one", then=[(half, None)])
     small = Gaussian(20.0 / Budget(1.0, 1e-6).mu)
-    ledger.check(half, "replace-one", then=[small])
+    ledger.check(half, "replace-one", then=[(small, None)])
     assert ledger.spent().n_fits == 0
+
+
+def test_plans_that_follow_are_checked_where_their_data_are_known(ledger):
+    file, rows, held_out = (ledger.fingerprint([np.arange(k)]) for k in (3, 4, 5))
+    ledger.reserve(Gaussian(20.0), "replace-one", fingerprint=rows)
+    ledger.for_dataset("other").reserve(Gaussian(20.0), "replace-one", fingerprint=held_out)
+    book, plan = ledger.for_dataset("copy").recognising(file), Gaussian(20.0)
+    with pytest.warns(DataSetRenamed):
+        assert book.check(plan, "replace-one", rows, then=[(plan, held_out)]) == "people"
+    for name in ("people", "other"):
+        ledger.for_dataset(name).set_cap(Budget(5.0, 1e-6))
+    head = ledger.head
+    with pytest.warns(DataSetRenamed), pytest.raises(BudgetRefused, match="would pass by the cap of 'other'"):
+        book.check(plan, "replace-one", rows, then=[(plan, held_out)])
+    assert ledger.head == head
+    assert [ledger.for_dataset(name).spent().n_fits for name in ("people", "other", "copy")] == [1, 1, 0]
 
 
 def test_a_refusal_speaks_of_shares_of_the_cap(ledger):

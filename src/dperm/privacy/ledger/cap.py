@@ -20,7 +20,7 @@ from dperm.privacy import composition, gdp
 from dperm.privacy.budget import Budget
 from dperm.privacy.events import Event
 
-__all__ = ["Cap", "Charge", "Charged", "admit", "admit_in_turn", "charge", "is_unbounded", "see_who_spent"]
+__all__ = ["Cap", "Charge", "Charged", "admit", "charge", "is_unbounded", "see_who_spent"]
 
 MODES = ("mixed", "gaussian-only")
 _ROUND_UP = 1.0 + 1e-12  # covers the rounding of every Renyi curve and of their sum
@@ -225,14 +225,6 @@ def admit(cap: Cap, event: Event, before: Charged) -> Charge:
         f"delta={cap.budget.delta:g}) and {math.floor(1000.0 * left / cap.limit) / 10.0:g}% is left, room for Gaussian "
         f"releases of about epsilon={cap.fits_epsilon(left):.3g}: ask for less, {hint}."
     )
-
-
-def admit_in_turn(cap: Cap, events: Sequence[Event], before: Charged) -> None:
-    """Refuse plans that would not all be admitted one after the other."""
-    for event in events:
-        cost = admit(cap, event, before)
-        amounts, deltas = [*before.amounts, cost.amount], [*before.deltas, cost.delta]
-        before = Charged(before.dataset, amounts, deltas, empty=False, closed=cost.closes)
 
 
 def see_who_spent(dataset: str) -> str:

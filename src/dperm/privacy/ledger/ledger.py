@@ -10,9 +10,9 @@ from typing import Any
 
 from dperm.errors import InvalidInput, LedgerTampered, LedgerUnreadable
 from dperm.privacy.budget import Budget
-from dperm.privacy.events import Event, restate
+from dperm.privacy.events import Event
 from dperm.privacy.ledger import chain, fingerprints
-from dperm.privacy.ledger.cap import Cap, admit_in_turn
+from dperm.privacy.ledger.cap import Cap
 from dperm.privacy.ledger.files import user_folder
 from dperm.privacy.ledger.journal import Journal, storage_at
 from dperm.privacy.ledger.records import ReleaseRecord, Reservation, Spent
@@ -228,21 +228,24 @@ class Ledger:
         event: Event,
         neighbours: str | Neighbours,
         fingerprint: str | None = None,
-        then: Sequence[Event] = (),
-    ) -> None:
+        then: Sequence[tuple[Event, str | None]] = (),
+    ) -> str:
         """Refuse what :meth:`reserve` would refuse now, and write nothing; another process may still be faster.
 
-        ``then`` are plans that are to be reserved after it: if one of them would be refused, this is too.
+        ``then`` are plans that are to be reserved after it, each with the fingerprint of its data: if one of them would
+        be refused, this is too. Returns the name that ``event`` would be charged to.
         """
-        decide = self._decision(event, neighbours, "", fingerprint)
-        charged = [restate(as_stored(one), Neighbours.parse(neighbours), self._neighbours) for one in (event, *then)]
+        plans = [self._decision(one, neighbours, "", mark) for one, mark in ((event, fingerprint), *then)]
 
-        def look(state: State) -> None:
-            account = state.account(decide(state)[1].dataset)
-            if account.cap is not None:
-                admit_in_turn(account.cap, charged, account.charged())
+        def look(state: State) -> str:
+            names = []
+            for decide in plans:
+                rows, made = decide(state)
+                state = state.after(rows)
+                names.append(made.dataset)
+            return names[0]
 
-        self._journal.look(look)
+        return self._journal.look(look)
 
     def _decision(
         self,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dperm.errors import LedgerTampered, LedgerUnreadable
@@ -142,6 +143,17 @@ class State:
     def owner(self, fingerprint: str | None) -> str | None:
         """Return the data set first seen with this fingerprint."""
         return self._owners.get(fingerprint) if fingerprint is not None else None
+
+    def after(self, payloads: Sequence[dict[str, Any]]) -> State:
+        """Return the state that these rows would make of this one, which stays as it is."""
+        other = State()
+        vars(other).update({name: copy.copy(value) for name, value in vars(self).items()})
+        for name, account in self.accounts.items():
+            reserved, unsettled = [*account.reserved], {**account.unsettled}
+            other.accounts[name] = replace(account, reserved=reserved, unsettled=unsettled)
+        for data in payloads:
+            self._APPLY[data["kind"]](other, data)
+        return other
 
     def _apply_all(self, rows: Sequence[Row]) -> None:
         for row in rows:
