@@ -9,6 +9,7 @@ always have them. Programs started by tests are programs as users start them: th
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,13 +28,11 @@ settings.register_profile("repeatable", derandomize=True)
 @contextmanager
 def _keys_named(name: str) -> Iterator[None]:
     """Let keys follow from ``name`` and their number; in a forked process also from its id, as they must differ."""
-    usual, process, n_keys = randomness._fresh_key, os.getpid(), 0
+    usual, process, numbers = randomness._fresh_key, os.getpid(), itertools.count(1)
 
     def key() -> bytes:
-        nonlocal n_keys
-        n_keys += 1
-        here = os.getpid()
-        return hashlib.sha256(f"{name} {n_keys} {here if here != process else ''}".encode()).digest()
+        number, here = next(numbers), os.getpid()  # each number once, also among threads
+        return hashlib.sha256(f"{name} {number} {here if here != process else ''}".encode()).digest()
 
     randomness._fresh_key = key
     try:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-TESTS = """
+TESTS = '''
 import pytest
 from dperm.privacy.randomness import RandomSource
 
@@ -25,7 +25,20 @@ def test_b(shared): print("drew", "b", draw(), draw(), shared)
 
 @pytest.mark.fresh_noise
 def test_c(): print("drew", "c", draw())
-"""
+
+def test_d(monkeypatch):
+    """Another thread may ask for a key while one is made."""
+    import os
+    usual, inner = os.getpid, []
+    def getpid():
+        if not inner:
+            inner.append("")
+            inner[0] = draw()
+        return usual()
+    monkeypatch.setattr(os, "getpid", getpid)
+    outer = draw()
+    print("drew", "d", outer, inner[0])
+'''
 
 
 def drawn(folder: Path, *choice: str, **environment: str) -> dict[str, list[str]]:
@@ -62,6 +75,8 @@ def test_noise_repeats_and_shared_noise_does_not_depend_on_who_comes_first(folde
     assert first["b"] == again["b"] == alone["b"]
     assert len({*first["a"], *first["b"]}) == 5
     assert first["c"] != again["c"]
+    assert first["d"] == again["d"]
+    assert len({*first["d"]}) == 2
 
 
 def test_fresh_noise_can_be_asked_for(folder: Path) -> None:

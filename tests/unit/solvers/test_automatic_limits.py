@@ -200,6 +200,45 @@ def test_a_drift_to_the_larger_class_does_not_speak_for_the_columns(n, neighbour
     assert notes >= 15
 
 
+@pytest.mark.parametrize(("n", "neighbours", "epsilon", "most"), [
+    (5000, "zero-out", 0.5, 0.003), (1000, "replace-one", 1.0, 0.02)])  # fmt: skip
+def test_the_constant_of_a_robust_loss_is_not_that_of_a_skewed_target_s_mean(n, neighbours, epsilon, most):
+    """Columns of no use take their own weights along, not the descent's way from the mean to the loss's middle."""
+    loss, excess = Huber(3.0), []
+    for seed in range(16):
+        X, rng = no_use(seed, n, 8)
+        y = np.minimum(np.exp(rng.normal(size=len(X))), 20.0)
+        bounds = replace(WITH_TARGET, target=(0.0, 20.0))  # the threshold is 0.3 of half of it
+        model = DPHuberRegressor(epsilon=epsilon, bounds=bounds, neighbours=neighbours, insecure_seed=seed)
+        predicted, test = model.fit(X[:n], y[:n]).predict(X[n:]), y[n:]
+        middle = minimize(lambda c, y=y: loss.value(np.full(n, c[0]), y[:n]).mean(), [1.0]).x[0]
+        null = loss.value(np.full(len(test), middle), test).mean()
+        excess.append(loss.value(predicted, test).mean() / null - 1.0)
+    assert np.mean(excess) <= most
+
+
+def test_many_columns_keep_what_a_short_descent_has_learnt():
+    """Half of the way is what the time is for; shrunk as if it were all, a third of what ten columns say was lost."""
+    explained = []
+    for seed in range(16):
+        X, rng = no_use(seed, 1000, 50)
+        y = np.clip(0.3 * X[:, :10].sum(axis=1) + rng.normal(size=len(X)), -5.0, 5.0)
+        model = DPRidge(epsilon=1.0, bounds=replace(WITH_TARGET, target=(-5.0, 5.0)), insecure_seed=seed)
+        explained.append(model.fit(X[:1000], y[:1000]).score(X[1000:], y[1000:]))
+    assert np.mean(explained) >= 0.17
+
+
+def test_columns_far_from_zero_leave_the_constant_right():
+    """The height of the constant in the mean row is known, and is not what noise made of its square."""
+    explained = []
+    for seed in range(16):
+        X, rng = no_use(seed, 1000, 8)
+        y = np.clip(5.0 + X @ np.append([1.0, 0.7, 0.5], np.zeros(5)) + rng.normal(size=len(X)), -3.0, 13.0)
+        model = DPRidge(epsilon=1.0, bounds=Bounds(features=(0.0, 10.0), target=(-3.0, 13.0)), insecure_seed=seed)
+        explained.append(model.fit(X[:1000] + 7.0, y[:1000]).score(X[1000:] + 7.0, y[1000:]))
+    assert np.mean(explained) >= 0.475
+
+
 def claims(n, seed):
     """Most targets are zero, few are large, and one column says a little about how large."""
     rng = np.random.default_rng([seed, n])

@@ -37,6 +37,7 @@ from dperm.privacy.scope import Scope
 from dperm.solvers import WhitenedDescent
 from dperm.solvers.central._metric import Metric, MetricProx, output_noise
 from dperm.solvers.central._recipes import recipe_for
+from dperm.solvers.central._settle import settled
 from dperm.solvers.central._start import best_constant
 from dperm.testing.data import Layout
 
@@ -328,3 +329,22 @@ def test_what_it_does_not_take_is_refused_in_the_plan():
     for d in (2001, 10**9):  # without a matrix of that size
         with pytest.raises(Unsupported, match=f"too much for {d} columns"):
             WhitenedDescent().plan(Objective(Logistic()), Facts(n=10, n_features=d - 1, d=d))
+
+
+def test_the_mean_row_has_a_constant_of_one_whatever_noise_did_to_its_square():
+    facts = Facts(1000, 2, 3, intercept_height=1.0)
+    for square in (1.0, 0.1, -0.2):
+        moments = np.diag([1.0, 1.0, square])
+        assert Metric.of(moments, np.ones(3), 0.2, 2.0, facts.grids).middle[-1] == 1.0
+
+
+def test_noise_of_the_constant_does_not_speak_against_the_columns():
+    facts = Facts(1000, 2, 3, intercept_height=1.0)
+    metric = Metric.of(np.eye(3), np.ones(3), 1e-6, math.sqrt(3.0), facts.grids)
+    basis, v = metric.rows.matrix, np.zeros(3)
+    along = np.abs(basis[-1]) > 0.5  # the direction of the constant
+    v[~along] = 10.0
+    for loud in (1.0, 1e4):
+        noise = np.where(along, loud, 1.0)
+        _, kept = settled(v, metric, noise, 1.0, recipe_for(Squared()), facts, None, False)
+        assert kept == pytest.approx(1.0 - (2.0 + 0.5 * 2.0) / 200.0, abs=0.002)

@@ -14,7 +14,7 @@ from dperm.kernels.exact import Grids
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
 
-__all__ = ["Metric", "MetricProx", "output_noise"]
+__all__ = ["Metric", "MetricProx", "output_learnt", "output_noise"]
 
 FloatArray = NDArray[np.float64]
 
@@ -56,6 +56,7 @@ class Metric:
         seen = found / floored
         length = math.sqrt(max(float(seen.sum()), 1e-6))
         middle = moments[:, -1] / heights * (heights[-1] / max(float(moments[-1, -1]), floor))
+        middle[-1] = 1.0  # known, however noisy its square was released
         return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), seen, length, middle)
 
 
@@ -157,4 +158,19 @@ def output_noise(curvature: FloatArray, steps: FloatArray, momentum: float, n_av
             now = np.full_like(curvature, own)
         out += (steps[t] * now) ** 2
         later, latest, next_step = now, later, float(steps[t])
+    return out
+
+
+def output_learnt(curvature: FloatArray, steps: FloatArray, momentum: float, n_averaged: int) -> FloatArray:
+    """Share of the way to the optimum that the averaged iterate has gone in directions of these curvatures.
+
+    >>> output_learnt(np.array([0.0, 0.5, 1.0]), np.ones(2), 0.0, 1)
+    array([0.  , 0.75, 1.  ])
+    """
+    now = before = total = np.zeros_like(curvature)
+    for t, step in enumerate(steps):
+        now, before = now + momentum * (now - before) + step * curvature * (1.0 - now), now
+        if t >= len(steps) - n_averaged:
+            total = total + now
+    out: FloatArray = total / n_averaged
     return out

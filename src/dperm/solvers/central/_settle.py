@@ -62,54 +62,66 @@ def _chance(score: float) -> float:
 
 
 def settled(
-    v: FloatArray, metric: Metric, noise: FloatArray | None, recipe: Recipe, facts: Facts, known: Best | None
+    v: FloatArray,
+    metric: Metric,
+    noise: FloatArray | None,
+    learnt: float,
+    recipe: Recipe,
+    facts: Facts,
+    known: Best | None,
+    asks_for_mean: bool,
 ) -> tuple[FloatArray, float]:
-    """Move of the weights that is left of a result without what only noise or the clip put there, and by what factor.
+    """Move of the weights that is left of a result without what only noise or the clip put there, and noise's verdict.
 
     Columns whose weights noise (its variance is known in each direction) alone explains go first, the constant never.
     What is left is shrunk as a whole, by what the columns show: a constant that drifts, as clipped slopes of unequal
-    classes or of a skewed target make it, is no signal and must not speak for them. At last the constant is set so that
-    the mean prediction is that of the target as far as that is ``known``; without it the constant is shrunk with all.
+    classes or of a skewed target make it, is no signal and must not speak for them, nor its noise against them. A
+    descent that had time for the share ``learnt`` only is shrunk by that much less: it did part of it already. At last
+    the constant is set by what is ``known`` of a regression's target; without it the constant is shrunk with all.
+    Returned next to the move is the share that noise leaves of a descent with time for all.
     """
     matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
     parts: FloatArray = np.zeros(outputs.shape)
     left: FloatArray = outputs
+    kept = 1.0
     if noise is not None:
         left = np.zeros(outputs.shape)
         deviation = np.sqrt(noise)
         scaled = matrix[: facts.n_features] * deviation
+        held = np.eye(len(v))
+        if facts.d > facts.n_features:  # with the constant of least energy, which leaves the mean prediction alone
+            constant = np.linalg.inv(matrix)[:, -1]
+            pull = metric.seen * constant
+            held -= np.outer(constant, pull / max(float(constant @ pull), 1e-12 * float(constant @ constant)))
         for k in range(outputs.shape[1]):
             pulls = column_pulls(matrix[: facts.n_features] @ outputs[:, k], scaled @ scaled.T)
             stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
-            parts[:, k] = metric.seen * noise * (stays * stays).sum(axis=1)
+            parts[:, k] = metric.seen * np.square(held @ (deviation[:, None] * stays)).sum(axis=1)
             left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
+        kept = recipe.kept(parts, float(metric.seen @ np.square(held @ left).sum(axis=1)))
     moved = matrix @ left
-    kept = 1.0
-    if noise is not None:
-        if facts.d > facts.n_features:
-            balanced = moved.copy()
-            balanced[-1] = -(metric.middle[:-1] @ moved[:-1])
-            left = np.linalg.solve(matrix, balanced)
-        kept = recipe.kept(parts, float(metric.seen @ (left * left).sum(axis=1)))
-    out = kept * moved
+    out = min(1.0, kept / learnt) * moved
     if known is not None:
         middle = metric.middle * facts.intercept_height
         spread = 0.0 if noise is None else float(np.square(middle @ matrix) @ noise)
         by_columns = float(middle[:-1] @ out[:-1, 0])
-        shift = _mean_shift(float(middle @ moved[:, 0]), spread, by_columns, known)
+        shift = _mean_shift(float(middle @ moved[:, 0]), spread, by_columns, known, asks_for_mean)
         out[-1] = (shift - by_columns) / facts.intercept_height
     return out.reshape(v.shape), kept
 
 
-def _mean_shift(found: float, variance: float, by_columns: float, known: Best) -> float:
+def _mean_shift(found: float, variance: float, by_columns: float, known: Best, asks_for_mean: bool) -> float:
     """Return how far the mean prediction moves from the released mean, given how far a descent took it.
 
     The true mean lies about as far from the released one as that one's noise, and the mean row, in which long rows
     count less, is known roughly; the descent has the noise of this variance, and goes astray by a share of the
     deviation where the target is skewed. Each counts by its precision, and the first bound what the others may do.
+    A loss that does not ask for the mean is right to go there: what would be astray is then what is to be found.
     """
     rough = _ROUGHLY * abs(by_columns)
     likely = known.noise**2 + rough**2
-    trusted = likely / (likely + variance + (_SKEWED * known.slope) ** 2)
+    skewed = (_SKEWED * known.slope) ** 2
+    if not asks_for_mean:
+        return found * (likely + skewed) / (likely + skewed + variance)
     room = known.noise + rough
-    return min(max(trusted * found, -room), room)
+    return min(max(likely / (likely + variance + skewed) * found, -room), room)
