@@ -196,7 +196,7 @@ def test_a_drift_to_the_larger_class_does_not_speak_for_the_columns(n, neighbour
         null = np.append(np.zeros(20), np.log(share / (1.0 - share)))
         excess.append(value(Logistic(), X[n:], y[n:], w, 0.0) - value(Logistic(), X[n:], y[n:], null, 0.0))
         notes += any("noise is a large part" in text for text in model.privacy_report_.public["warnings"])
-    assert np.mean(excess) <= 0.005
+    assert np.mean(excess) <= 0.006
     assert notes >= 15
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dperm import Ledger
+from dperm import Bounds, DPLogisticRegression, Ledger
 from dperm.data.design import DesignMatrix
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder, DesignData
@@ -35,10 +35,10 @@ from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
 from dperm.solvers import WhitenedDescent
-from dperm.solvers.central._metric import Metric, MetricProx, output_noise
+from dperm.solvers.central._metric import Metric, MetricProx, handed_on
 from dperm.solvers.central._recipes import recipe_for
-from dperm.solvers.central._settle import settled
-from dperm.solvers.central._start import best_constant
+from dperm.solvers.central._settle import Answer, KnownNoise, settled
+from dperm.solvers.central._start import Best, best_constant
 from dperm.testing.data import Layout
 
 SHORT = WhitenedDescent(n_steps=6)
@@ -130,23 +130,89 @@ def test_penalties_without_a_prox_here(objective):
 # -------------------------------------------------------------------------------------- noise of the output
 @pytest.mark.parametrize("momentum", [0.0, 0.8])
 @pytest.mark.parametrize("n_averaged", [1, 7, 20])
-def test_output_noise_is_what_a_simulation_shows(momentum, n_averaged):
+@pytest.mark.parametrize("penalised", [0.0, 3.0])
+def test_output_noise_is_what_a_simulation_shows(momentum, n_averaged, penalised):
     rng = np.random.default_rng(0)
     curvature = np.array([0.0, 0.1, 0.5, 1.0])
     steps = 0.9 / (1.0 + 0.2 * np.arange(20))
     x = previous = total = np.zeros((20_000, 4))
     for t, step in enumerate(steps):
         gradient = curvature * x + rng.normal(size=x.shape)
-        previous, x = x, x + momentum * (x - previous) - step * gradient
+        previous, x = x, (x + momentum * (x - previous) - step * gradient) / (1.0 + step * penalised)
         if t >= 20 - n_averaged:
             total = total + x / n_averaged
     simulated = (total**2).mean(axis=0)
     # a variance of 20000 normal draws has a standard error of one percent
-    np.testing.assert_allclose(output_noise(curvature, steps, momentum, n_averaged), simulated, rtol=0.05)
+    anew, common = handed_on(curvature, steps, momentum, n_averaged, penalised)
+    np.testing.assert_allclose(anew, simulated, rtol=0.05)
+    x = previous = total = np.zeros(4)
+    for t, step in enumerate(steps):
+        previous, x = x, (x + momentum * (x - previous) - step * (curvature * x - 1.0)) / (1.0 + step * penalised)
+        if t >= 20 - n_averaged:
+            total = total + x / n_averaged
+    np.testing.assert_allclose(common, total, rtol=1e-12)
 
 
 def test_output_noise_of_one_step():
-    np.testing.assert_allclose(output_noise(np.array([0.3, 2.0]), np.array([0.5]), 0.0, 1), 0.25)
+    anew, common = handed_on(np.array([0.3, 2.0]), np.array([0.5]), 0.0, 1)
+    np.testing.assert_allclose(anew, 0.25)
+    np.testing.assert_allclose(common, 0.5)
+
+
+@pytest.mark.parametrize("clip", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("p", [0.5, 0.2, 0.03])
+@pytest.mark.parametrize("blindness", [0.0, 0.5, 1.0])
+def test_clipped_slopes_of_two_classes_answer_and_scatter_as_a_query_shows(clip, p, blindness):
+    """One row for each person, all alike: the released sums of the query itself, at the constant and next to it."""
+    n = 1000
+    best = Best(math.log(p / (1.0 - p)), 0.5, curvature=p * (1.0 - p))
+    y = (np.arange(n) < p * n).astype(float)
+
+    def slopes(score):
+        chance = 1.0 / (1.0 + np.exp(-score))
+        slope = chance - y
+        size = blindness * max(chance, 1.0 - chance) + (1.0 - blindness) * np.abs(slope)
+        return slope * np.minimum(1.0, 0.5 * clip / size)
+
+    answer = Answer.of(Logistic(), recipe_for(Logistic()), best, clip, blindness)
+    derivative = (slopes(best.constant + 0.2).mean() - slopes(best.constant - 0.2).mean()) / 0.4
+    usual = min(1.0, clip) * min(0.15, p * (1.0 - p))
+    assert answer.curvature[0] == pytest.approx(max(derivative, 0.01 * usual), rel=1e-9)
+    assert answer.cautious[0] == pytest.approx(min(answer.curvature[0], usual), rel=1e-9)
+    assert answer.square[0] == pytest.approx((slopes(best.constant) ** 2).mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("clip", [0.8, 1.25, 4.0])
+def test_clipped_residuals_answer_and_scatter_as_normal_ones_do(clip):
+    residuals = np.random.default_rng(0).normal(size=400_000)
+    deviation = np.abs(residuals).mean()
+    answer = Answer.of(Squared(), recipe_for(Squared()), Best(0.0, deviation), clip, 0.0)
+    assert answer.curvature[0] == pytest.approx((np.abs(residuals) < clip * deviation).mean(), abs=0.005)
+    cut = np.clip(residuals, -clip * deviation, clip * deviation)
+    assert answer.square[0] == pytest.approx((cut**2).mean(), rel=0.01)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.125])
+def test_residuals_of_a_target_of_two_values_scatter_as_they_do(share):
+    deviation = 2.0 * share * (1.0 - share)
+    skew = 0.5 / share  # what the crowd on the nearer side leaves to the others
+    answer = Answer.of(Squared(), recipe_for(Squared()), Best(share, skew * deviation, skew), 9.0, 0.0)
+    assert answer.square[0] == pytest.approx(share * (1.0 - share), rel=0.2)
+
+
+def test_noise_that_all_classes_share_is_not_kept():
+    """It changes no prediction, no step undoes it, and counted as signal it kept the noise of all columns."""
+    rng = np.random.default_rng(0)
+    excess, notes = [], 0
+    for seed in range(6):
+        X, y = np.clip(rng.normal(size=(8000, 10)), -3.0, 3.0), rng.choice(3, 8000, p=[0.7, 0.2, 0.1])
+        bounds = Bounds(centre=0.0, scale=1.0, clip=3.0, classes=(0, 1, 2))
+        model = DPLogisticRegression(epsilon=1.0, bounds=bounds, neighbours="zero-out", insecure_seed=seed)
+        chances = model.fit(X[:4000], y[:4000]).predict_proba(X[4000:])[np.arange(4000), y[4000:]]
+        excess.append(np.mean(np.log((np.bincount(y[:4000]) / 4000)[y[4000:]])) - np.mean(np.log(chances)))
+        notes += bool(model.privacy_report_.public["warnings"])
+    assert np.mean(excess) <= 0.003
+    assert notes == 6
 
 
 # ------------------------------------------------------------------------------------------------ metric
@@ -345,6 +411,6 @@ def test_noise_of_the_constant_does_not_speak_against_the_columns():
     along = np.abs(basis[-1]) > 0.5  # the direction of the constant
     v[~along] = 10.0
     for loud in (1.0, 1e4):
-        noise = np.where(along, loud, 1.0)
-        _, kept = settled(v, metric, noise, 1.0, recipe_for(Squared()), facts, None, False)
+        noise = KnownNoise(np.where(along, loud, 1.0)[:, None], np.ones(1), 1.0)
+        _, kept = settled(v, metric, noise, recipe_for(Squared()), facts, None, False)
         assert kept == pytest.approx(1.0 - (2.0 + 0.5 * 2.0) / 200.0, abs=0.002)

@@ -14,7 +14,7 @@ from dperm.kernels.exact import Grids
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
 
-__all__ = ["Metric", "MetricProx", "output_learnt", "output_noise"]
+__all__ = ["Metric", "MetricProx", "handed_on"]
 
 FloatArray = NDArray[np.float64]
 
@@ -99,6 +99,8 @@ class MetricProx:
         penalised[list(objective.unpenalised)] = 0.0
         self._matrix, self._start = matrix, start
         self._l1, self._l2 = share * penalty.l1 * penalised, share * penalty.l2 * penalised
+        #: second derivative of the penalty in each direction
+        self.bend: FloatArray = np.einsum("ij,i,ij->j", matrix, self._l2, matrix)
         if penalty.l1:
             self._inverse = np.linalg.inv(matrix)
             self._metric = self._inverse.T @ self._inverse
@@ -141,36 +143,30 @@ class MetricProx:
         return out
 
 
-def output_noise(curvature: FloatArray, steps: FloatArray, momentum: float, n_averaged: int) -> FloatArray:
-    """Variance, per unit of noise variance in every step, of the averaged iterate in directions of these curvatures.
+def handed_on(
+    curvature: FloatArray, steps: FloatArray, momentum: float, n_averaged: int, penalised: FloatArray | float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """What a descent hands on to its averaged iterate in directions of these curvatures.
 
-    The iterates follow x <- (1 + momentum - step h) x - momentum (x before) - step noise; derivatives of the output
-    are carried backwards through it.
+    First the variance per unit of variance of noise that every step has anew, then the move per unit of a slope that
+    all steps have in common: times the curvature it is the share of the way to the optimum that was gone.
+
+    The iterates follow x <- ((1 + momentum - step h) x - momentum (x before) - step noise) / (1 + step q), with the
+    second derivative q of what is ``penalised``; derivatives of the output are carried backwards through it.
+
+    >>> handed_on(np.array([0.0, 0.5, 1.0]), np.ones(2), 0.0, 1)[1] * [0.0, 0.5, 1.0]
+    array([0.  , 0.75, 1.  ])
     """
     n_steps = len(steps)
     later, latest = np.zeros_like(curvature), np.zeros_like(curvature)
-    out = np.zeros_like(curvature)
+    anew, common = np.zeros_like(curvature), np.zeros_like(curvature)
     next_step = 0.0
     for t in range(n_steps - 1, -1, -1):
         own = 1.0 / n_averaged if t >= n_steps - n_averaged else 0.0
-        now = own + (1.0 + momentum - next_step * curvature) * later - momentum * latest
-        if t == n_steps - 1:
-            now = np.full_like(curvature, own)
-        out += (steps[t] * now) ** 2
+        now = (own + (1.0 + momentum - next_step * curvature) * later - momentum * latest) / (
+            1.0 + steps[t] * penalised
+        )
+        anew += (steps[t] * now) ** 2
+        common += steps[t] * now
         later, latest, next_step = now, later, float(steps[t])
-    return out
-
-
-def output_learnt(curvature: FloatArray, steps: FloatArray, momentum: float, n_averaged: int) -> FloatArray:
-    """Share of the way to the optimum that the averaged iterate has gone in directions of these curvatures.
-
-    >>> output_learnt(np.array([0.0, 0.5, 1.0]), np.ones(2), 0.0, 1)
-    array([0.  , 0.75, 1.  ])
-    """
-    now = before = total = np.zeros_like(curvature)
-    for t, step in enumerate(steps):
-        now, before = now + momentum * (now - before) + step * curvature * (1.0 - now), now
-        if t >= len(steps) - n_averaged:
-            total = total + now
-    out: FloatArray = total / n_averaged
-    return out
+    return anew, common

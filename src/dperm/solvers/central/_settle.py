@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.facts import Facts
-from dperm.objective import Logistic, Loss
+from dperm.objective import Logistic, Loss, Squared
 from dperm.solvers.central._columns import column_pulls
-from dperm.solvers.central._metric import Metric
+from dperm.solvers.central._metric import Metric, handed_on
 from dperm.solvers.central._recipes import Recipe
 from dperm.solvers.central._start import Best
 
-__all__ = ["forgetting", "settled"]
+__all__ = ["Answer", "Descent", "KnownNoise", "settled"]
 
 FloatArray = NDArray[np.float64]
 
@@ -22,50 +23,145 @@ FloatArray = NDArray[np.float64]
 _SKEWED = 0.2
 #: by how much of what columns add to the mean prediction the roughly known mean row may be wrong
 _ROUGHLY = 0.5
+#: least share of the way that a descent is taken to have gone
+_LEAST_WAY = 0.1
+#: how far, as a power, that share is believed with classes, where less is known of the curvature away from the start
+_OF_CLASSES = 1.0 / 3.0
 
 
-def forgetting(loss: Loss, best: Best, curvature: float, clip: float, blindness: float) -> float:
-    """Second derivative of the loss as clipped slopes show it: by it noise in one step is undone in later ones.
+@dataclass(frozen=True)
+class Answer:
+    """How clipped slopes answer to the weights, and how they scatter, where columns say nothing.
 
-    A slope at its clip does not answer to the weights at all. ``clip`` is in typical slopes, ``curvature`` the second
-    derivative without a clip. For a regression, residuals are taken as normal: those below the clip answer. Where
-    labels are two, the derivative of the mean clipped slope at the best constant is taken.
-
-    >>> from dperm.objective import Squared
-    >>> [round(forgetting(Squared(), Best(0.0, 1.0), 1.0, clip, 0.0), 2) for clip in (0.8, 1.25, 9.0)]
-    [0.48, 0.68, 1.0]
-    >>> [round(forgetting(Logistic(), Best(0.0, 0.5), 0.15, 0.5, blindness), 4) for blindness in (0.0, 0.5, 1.0)]
-    [0.0008, 0.0623, 0.075]
+    Attributes
+    ----------
+    cautious, curvature : array of shape (outputs,)
+        Second derivative of the loss as clipped slopes show it: not more than is usual where columns do say something,
+        and at the best constant. A slope at its clip does not answer at all.
+    square : array of shape (outputs,)
+        Mean square of a clipped slope at the best constant.
+    trusted : float
+        How far, as a power, the first is believed away from the best constant too.
     """
-    if loss.task == "regression":
-        return curvature * math.erf(clip / math.sqrt(math.pi))
-    usual = curvature * min(1.0, clip)
-    if type(loss) is not Logistic:
-        return usual
-    start = 0.0 if best.constant is None else float(best.constant)
-    share, limit, apart = _chance(start), clip * best.slope, 0.2
 
-    def mean_slope(score: float) -> float:
-        chance = _chance(score)
-        shown = [
-            slope * min(1.0, limit / (blindness * max(chance, 1.0 - chance) + (1.0 - blindness) * slope))
-            for slope in (chance, 1.0 - chance)
-        ]
-        return (1.0 - share) * shown[0] - share * shown[1]
+    cautious: FloatArray
+    curvature: FloatArray
+    square: FloatArray
+    trusted: float
 
-    answered = (mean_slope(start + apart) - mean_slope(start - apart)) / (2.0 * apart)
-    return min(usual, max(answered, 0.01 * usual))
+    @classmethod
+    def of(cls, loss: Loss, recipe: Recipe, best: Best, clip: float, blindness: float) -> Answer:
+        """Build it for a clip in typical slopes.
+
+        >>> from dperm.solvers.central._recipes import recipe_for
+        >>> numbers, classes = recipe_for(Squared()), recipe_for(Logistic())
+        >>> [Answer.of(Squared(), numbers, Best(0.0, 1.0), c, 0.0).curvature.round(2).item() for c in (0.8, 1.25, 9.0)]
+        [0.48, 0.68, 1.0]
+        >>> [Answer.of(Logistic(), classes, Best(0.0, 0.5), 0.5, b).curvature.round(3).item() for b in (0.0, 0.5, 1.0)]
+        [0.001, 0.062, 0.113]
+        """
+        if not isinstance(loss, Squared):  # whose own limit seldom binds
+            clip = min(clip, loss.slope_bound / best.slope)
+        if loss.task == "regression":
+            return cls._numbers(recipe, best, clip)
+        passing = min(1.0, clip)
+        usual = passing * min(recipe.curvature, best.curvature)
+        scatter: FloatArray
+        if type(loss) is Logistic:
+            answered, square = _two_classes(best, clip * best.slope, blindness)
+            at_constant = np.array([max(answered, 0.01 * usual)])
+            return cls(np.minimum(usual, at_constant), at_constant, np.array([square]), _OF_CLASSES)
+        if best.constant is None or loss.n_outputs == 1:
+            flat = np.full(loss.n_outputs, usual)
+            return cls(flat, flat, np.full(loss.n_outputs, (passing * best.slope) ** 2 / loss.n_outputs), _OF_CLASSES)
+        shares = np.exp(best.constant - best.constant.max())
+        scatter = shares / shares.sum() * (1.0 - shares / shares.sum())
+        return cls(
+            passing * np.minimum(recipe.curvature, scatter), passing * scatter, passing**2 * scatter, _OF_CLASSES
+        )
+
+    @classmethod
+    def _numbers(cls, recipe: Recipe, best: Best, clip: float) -> Answer:
+        """Residuals are taken as normal, but with a skewed target most are close by and answer."""
+        below = math.erf(clip / math.sqrt(math.pi))
+        curvature = np.array([recipe.curvature * max(below, 1.0 - 1.0 / best.skew)])
+        cut = clip * math.sqrt(2.0 / math.pi)  # in standard deviations
+        passed = below - cut * math.sqrt(2.0 / math.pi) * math.exp(-0.5 * cut * cut) + cut * cut * (1.0 - below)
+        # half of the deviation lies on either side: the mean square of two heaps is that half times long plus short
+        heaps = 0.5 * (best.slope / best.skew) ** 2 * (best.skew + 1.0)
+        normal = 1.0 + (0.5 * math.pi - 1.0) / best.skew**2
+        return cls(curvature, curvature, np.array([heaps * normal * passed]), 1.0)
 
 
-def _chance(score: float) -> float:
-    return 1.0 / (1.0 + math.exp(-score))
+def _two_classes(best: Best, limit: float, blindness: float) -> tuple[float, float]:
+    """Derivative of the mean clipped slope at the best constant, between two points next to it, and mean square."""
+    start, apart = (0.0 if best.constant is None else float(best.constant)), 0.2
+
+    def chance(score: float) -> float:
+        return 1.0 / (1.0 + math.exp(-score))
+
+    def clipped(score: float) -> tuple[float, float]:
+        one = chance(score)
+        sizes = [blindness * max(one, 1.0 - one) + (1.0 - blindness) * slope for slope in (one, 1.0 - one)]
+        return one * min(1.0, limit / sizes[0]), (1.0 - one) * min(1.0, limit / sizes[1])
+
+    share = chance(start)
+    (low, more), (lower, less), (of_none, of_one) = (clipped(start + by) for by in (apart, -apart, 0.0))
+    derivative = ((1.0 - share) * (low - lower) - share * (more - less)) / (2.0 * apart)
+    return derivative, (1.0 - share) * of_none**2 + share * of_one**2
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What was done: step lengths, momentum, averaged iterates, and the penalty's second derivative by directions."""
+
+    steps: FloatArray
+    momentum: float
+    n_averaged: int
+    penalised: FloatArray
+
+    def hands_on(self, curvature: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What it hands on of noise and of slopes in common, see :func:`handed_on`."""
+        return handed_on(curvature, self.steps, self.momentum, self.n_averaged, self.penalised)
+
+
+@dataclass(frozen=True)
+class KnownNoise:
+    """How a result would scatter if columns said nothing.
+
+    Attributes
+    ----------
+    variances : array of shape (d, outputs)
+        In each direction, by noise in every step and by chance in the data. Chance looks like signal, predicts nothing,
+        and is the same in all steps.
+    weights : array of shape (outputs,)
+        How much an output matters to the loss, against the one that matters most.
+    learnt : float
+        Share by which a descent that stopped early has shrunk the result already.
+    """
+
+    variances: FloatArray
+    weights: FloatArray
+    learnt: float
+
+    @classmethod
+    def of(cls, answer: Answer, metric: Metric, descent: Descent, noise: float, chance: float) -> KnownNoise:
+        """Build it from the noise of a step, and from chance in squares of slopes."""
+        variances, gone = [], []
+        for cautious, curvature, square in zip(answer.cautious, answer.curvature, answer.square, strict=True):
+            anew, way = descent.hands_on(cautious * metric.seen)
+            _, common = descent.hands_on(curvature * metric.seen)
+            variances.append(anew * noise**2 + common**2 * metric.seen * (square * chance))
+            gone.append(way * (cautious * metric.seen + descent.penalised))
+        share = float(metric.seen @ np.mean(gone, axis=0)) / max(float(metric.seen.sum()), 1e-9)
+        learnt = min(max(share, _LEAST_WAY), 1.0) ** answer.trusted
+        return cls(np.stack(variances, axis=1), answer.curvature / answer.curvature.max(), learnt)
 
 
 def settled(
     v: FloatArray,
     metric: Metric,
-    noise: FloatArray | None,
-    learnt: float,
+    noise: KnownNoise | None,
     recipe: Recipe,
     facts: Facts,
     known: Best | None,
@@ -76,34 +172,37 @@ def settled(
     Columns whose weights noise (its variance is known in each direction) alone explains go first, the constant never.
     What is left is shrunk as a whole, by what the columns show: a constant that drifts, as clipped slopes of unequal
     classes or of a skewed target make it, is no signal and must not speak for them, nor its noise against them. A
-    descent that had time for the share ``learnt`` only is shrunk by that much less: it did part of it already. At last
+    descent that stopped early is shrunk by that much less: it did part of it already. At last
     the constant is set by what is ``known`` of a regression's target; without it the constant is shrunk with all.
     Returned next to the move is the share that noise leaves of a descent with time for all.
     """
     matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
+    if outputs.shape[1] > 1:
+        # what all classes have in common changes no prediction, so no step ever undoes its noise
+        outputs = outputs - outputs.mean(axis=1, keepdims=True)
     parts: FloatArray = np.zeros(outputs.shape)
     left: FloatArray = outputs
     kept = 1.0
     if noise is not None:
         left = np.zeros(outputs.shape)
-        deviation = np.sqrt(noise)
-        scaled = matrix[: facts.n_features] * deviation
         held = np.eye(len(v))
         if facts.d > facts.n_features:  # with the constant of least energy, which leaves the mean prediction alone
             constant = np.linalg.inv(matrix)[:, -1]
             pull = metric.seen * constant
             held -= np.outer(constant, pull / max(float(constant @ pull), 1e-12 * float(constant @ constant)))
         for k in range(outputs.shape[1]):
+            deviation = np.sqrt(noise.variances[:, k])
+            scaled = matrix[: facts.n_features] * deviation
             pulls = column_pulls(matrix[: facts.n_features] @ outputs[:, k], scaled @ scaled.T)
             stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
             parts[:, k] = metric.seen * np.square(held @ (deviation[:, None] * stays)).sum(axis=1)
             left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
-        kept = recipe.kept(parts, float(metric.seen @ np.square(held @ left).sum(axis=1)))
+        kept = recipe.kept(parts * noise.weights, float(metric.seen @ np.square(held @ left) @ noise.weights))
     moved = matrix @ left
-    out = min(1.0, kept / learnt) * moved
+    out = (1.0 if noise is None else min(1.0, kept / noise.learnt)) * moved
     if known is not None:
         middle = metric.middle * facts.intercept_height
-        spread = 0.0 if noise is None else float(np.square(middle @ matrix) @ noise)
+        spread = 0.0 if noise is None else float(np.square(middle @ matrix) @ noise.variances[:, 0])
         by_columns = float(middle[:-1] @ out[:-1, 0])
         shift = _mean_shift(float(middle @ moved[:, 0]), spread, by_columns, known, asks_for_mean)
         out[-1] = (shift - by_columns) / facts.intercept_height

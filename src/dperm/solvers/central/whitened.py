@@ -39,9 +39,9 @@ from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers._checks import fraction, positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.central._metric import Metric, MetricProx, output_learnt, output_noise
+from dperm.solvers.central._metric import Metric, MetricProx
 from dperm.solvers.central._recipes import Recipe, expected_noise, recipe_for
-from dperm.solvers.central._settle import forgetting, settled
+from dperm.solvers.central._settle import Answer, Descent, KnownNoise, settled
 from dperm.solvers.central._start import Start
 
 __all__ = ["WhitenedDescent"]
@@ -158,26 +158,18 @@ class WhitenedDescent(Solver):
             if progress is not None:
                 progress(t + 1, self.n_steps)
         v = total / n_averaged
-        variances, learnt = None, 1.0
+        known_noise = None
         if self.shrink:
-            # around the best constant of unequal classes the loss bends little, and noise is forgotten more slowly
-            curvature = min(recipe.curvature, best.curvature)
-            rare = curvature / recipe.curvature
-            bend = forgetting(loss, best, curvature, clip_in_typical, blindness)
-            # chance in the data looks like signal: it counts as noise, the less the less noise there is
-            # (slopes of which few are far longer than the others have a mean square of long ones times mean ones)
-            chance = self.n_steps * rare * (min(clip_in_typical, 1.0) * best.slope) ** 2 / best.skew / facts.n
-            chance *= math.sqrt(dominance)
-            variances = output_noise(bend * metric.seen, steps, self.momentum, n_averaged)
-            variances = variances * (noise**2 + chance * metric.seen)
-            if loss.task == "regression":  # with classes too little is known of the curvature away from the start
-                shares = output_learnt(bend * metric.seen, steps, self.momentum, n_averaged)
-                learnt = min(max(float(metric.seen @ shares) / max(float(metric.seen.sum()), 1e-9), 0.1), 1.0)
+            answer = Answer.of(loss, recipe, best, clip_in_typical, blindness)
+            descent = Descent(steps, self.momentum, n_averaged, prox.bend)
+            # the less noise there is, the more a fit is to be like one without privacy, by which chance is believed
+            chance = dominance**0.25 / facts.n
+            known_noise = KnownNoise.of(answer, metric, descent, noise, chance)
         # the squared loss asks for the mean, which is known; a robust one has its own idea of the middle of a target
         half = 0.5 * (facts.target_high - facts.target_low)
         asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half
         known = best if loss.task == "regression" and best.constant is not None else None
-        moved, kept = settled(v, metric, variances, learnt, recipe, facts, known, asks_for_mean)
+        moved, kept = settled(v, metric, known_noise, recipe, facts, known, asks_for_mean)
         notes = best.notes
         # a note on the target, or the plan, says more
         said = notes or self._start.doubts(loss, facts, calibrated, holder.neighbours)
