@@ -54,7 +54,7 @@ class _Interrupted(DpermError):
 @click.option("--model", type=click.Choice(list(MODELS)), help="logistic for classes, linear for numbers by default.")
 @click.option("--strength", type=float, help="Weight of the penalty; a public default if left out.")
 @click.option("--neighbours", type=NEIGHBOURS, default="replace-one", show_default=True)
-@click.option("--dataset", help="Name of the data set in the ledger; the file's name by default.")
+@click.option("--dataset", help="Name of the data set in the ledger; the file's name without its ending by default.")
 @ledger_option()
 @click.option("--test-fraction", type=click.FloatRange(0, 0.9), default=0.0, help="Hold out this share of the rows.")
 @click.option("--test-epsilon", type=float, help="Pay for the score on held-out rows; else it is not private.")
@@ -90,7 +90,7 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     check_writable(out)
     training = _read(table, options)
     name = _model_name(options["model"], training.classification)
-    book, renamed = _ledger(table.path, options)
+    book, renamed = _ledger(table.path, options, output)
     estimator = estimator_of(name)(
         epsilon=options["epsilon"],
         delta=options["delta"],
@@ -171,7 +171,7 @@ def _model_name(given: str | None, classification: bool) -> str:
     return given
 
 
-def _ledger(path: Path, options: dict[str, Any]) -> tuple[Any, str | None]:
+def _ledger(path: Path, options: dict[str, Any], output: Output) -> tuple[Any, str | None]:
     """Open the ledger under the name by which it knows this file, and say the other name if there is one.
 
     The given name goes with it: its cap is not passed by. What is reserved with it remembers the file too, so that a
@@ -179,11 +179,22 @@ def _ledger(path: Path, options: dict[str, Any]) -> tuple[Any, str | None]:
     """
     import numpy as np
 
+    from dperm.data.files import name_without_ending
+
     given = options["dataset"]  # an empty one, as from a variable that is not set, is refused by the ledger
-    wanted = path.name.split(".")[0] if given is None else given
+    wanted = name_without_ending(path) if given is None else given
     book = open_ledger(options["address"], wanted, create=True)
     file = str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
     known = book.known_as(file)
+    shorter = path.name.split(".")[0]
+    if given is None and known != wanted != shorter and shorter in book.datasets():
+        # once the default: what was spent, and a cap, under that name must not be passed by
+        if known is None:
+            output.note(
+                f"note: the ledger knows a data set {shorter!r}, so {path.name} is charged there; --dataset gives a "
+                "file a name of its own from its first fit on."
+            )
+        wanted, book = shorter, book.for_dataset(shorter)
     book = book.recognising(file)
     if known is None or known == wanted:
         return book, None

@@ -103,7 +103,9 @@ def with_output(command: F) -> F:
     """Add ``--json`` and ``--quiet`` to a command, and hand it an :class:`Output` as ``output``."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for machines.")
-    @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+    @click.option(
+        "-q", "--quiet", is_flag=True, help="Print no summary and no notes, only errors and data such as predictions."
+    )
     @wraps(command)
     def run(*args: Any, as_json: bool, quiet: bool, **kwargs: Any) -> Any:
         return command(*args, output=Output(as_json, quiet), **kwargs)

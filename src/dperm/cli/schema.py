@@ -44,8 +44,9 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
     from dperm.data.schema_file import schema_to_dict, schema_to_toml
     from dperm.privacy.report import write_whole
 
-    check_outputs([out], inputs=(file,), force=force)
     table = open_table(file)
+    table.require([target])  # before --out, which is of no use with a wrong column
+    check_outputs([out], inputs=(file,), force=force)
     draft = draft_schema(table, target)
     write_whole(out, schema_to_toml(draft.schema, file.name, str(out), draft.notes))
 

@@ -94,7 +94,8 @@ def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: boo
     for name in names:
         kind = table.kind(name)
         if advice := not_taken(name, kind):
-            raise InvalidData(f"column {name!r} is not taken: {advice} Leave it out with --drop, or draft a schema.")
+            why = advice[0].lower() + advice[1:]  # in the middle of a sentence
+            raise InvalidData(f"column {name!r} is not taken: {why} Leave it out with --drop, or draft a schema.")
     if not _fits_memory(table, len(names)):
         raise InvalidInput("this table does not fit into memory: draft a schema, with which it is read in blocks.")
     parts: list[NDArray[np.float64]] = []

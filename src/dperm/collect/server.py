@@ -147,9 +147,11 @@ def serve(
             started(listener.getsockname()[1])
         # What is loaded by now stays for good. Python would look through all of it time and again, and every report
         # would wait meanwhile: up to a tenth of a second.
+        frozen_by_the_caller = gc.get_freeze_count() > 0
         gc.collect()
         gc.freeze()
         try:
             uvicorn.Server(config).run(sockets=[listener])
         finally:
-            gc.unfreeze()
+            if not frozen_by_the_caller:  # Python thaws all or nothing
+                gc.unfreeze()

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from dperm.data.raw import NUMBER, TEXT, RawColumn, arrow_column, arrow_kind
 from dperm.errors import InvalidData, InvalidInput, MissingDependency
 
-__all__ = ["FORMATS", "TableFile", "open_table"]
+__all__ = ["FORMATS", "TableFile", "name_without_ending", "open_table"]
 
 _CHUNK_ROWS = 65_536
 _DELIMITERS = ",;\t|"
@@ -225,6 +225,12 @@ def open_table(path: str | os.PathLike[str]) -> TableFile:
     if ending.endswith((".feather", ".arrow")):
         return _FeatherFile(where)
     return _CsvFile(where)
+
+
+def name_without_ending(path: Path) -> str:
+    """Return the name of a table's file without the ending that says its format; other dots belong to the name."""
+    endings = [one for one in FORMATS if path.name.lower().endswith(one)]
+    return path.name[: -len(max(endings, key=len))] if endings else path.name
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:

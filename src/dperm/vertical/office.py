@@ -25,6 +25,7 @@ from dperm.vertical.keys import Identity
 from dperm.vertical.precheck import refuse_wrong_options
 from dperm.vertical.prediction import PREDICT, PredictCoordinatorDesk, PredictDesk
 from dperm.vertical.rehearsal import REHEARSAL, RehearsalDesk
+from dperm.vertical.rows import warn_of_runs_under_way
 from dperm.vertical.spec import CoordinatorDesk, PartyDesk, Prepared, RunSpec
 from dperm.vertical.tables import (
     LabelTable,
@@ -234,6 +235,8 @@ def coordinator_desk(config: Config, identity: Identity, model: Mapping[str, Any
     if run.method == REHEARSAL:
         return RehearsalDesk()
     if run.method == ALIGN:
+        if run.options.get("table") != "predict":  # the order of new people is no training run's
+            warn_of_runs_under_way(config.state / "runs")
         return _align_desk(config, identity, spec_of(config), party=False)
     if run.method == PREDICT:
         if model is None:

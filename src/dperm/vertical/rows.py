@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from dperm.errors import InvalidInput, StateLost
-from dperm.vertical.spec import RunSpec
+import contextlib
+import warnings
+from pathlib import Path
 
-__all__ = ["ALIGNMENT", "refuse_changed_rows", "refuse_different_rows", "refuse_undeclared_rows"]
+from dperm.errors import DpermError, DpermWarning, InvalidInput, StateLost
+from dperm.vertical.spec import RunSpec
+from dperm.vertical.store import RunFolder
+
+__all__ = [
+    "ALIGNMENT",
+    "refuse_changed_rows",
+    "refuse_different_rows",
+    "refuse_undeclared_rows",
+    "warn_of_runs_under_way",
+]
 
 #: the fact by which a party says which alignment ordered its rows; empty where none did
 ALIGNMENT = "alignment"
@@ -45,6 +56,25 @@ def refuse_changed_rows(run: str, kept: str | None, now: str | None) -> None:
     """
     if kept is not None and kept != now:
         raise _changed(run)
+
+
+def warn_of_runs_under_way(root: Path) -> None:
+    """Say before an alignment which runs in the coordinator's folder could not go on after it."""
+    bound = []
+    for path in sorted(root.iterdir()) if root.is_dir() else []:
+        with contextlib.suppress(DpermError):  # no run, or one that is damaged and goes on under no order
+            record = RunFolder(root, path.name).load()
+            # kept from the check of a training run to its end
+            if record is not None and record.blobs.get("rows"):
+                bound.append(repr(path.name))
+    if bound:
+        which = f"runs {', '.join(bound)} are" if len(bound) > 1 else f"run {bound[0]} is"
+        warnings.warn(
+            f"{which} not finished and would need the order from before this alignment to go on: stop here to finish "
+            "first, or have everybody put the order before, which is kept beside the new one, back for it.",
+            DpermWarning,
+            stacklevel=2,
+        )
 
 
 def _changed(run: str) -> StateLost:

@@ -56,6 +56,7 @@ def nothing_happened(dperm, home, *but):
         (("fit", "people.csv", "--schema", "schema.toml"), "Missing option '--epsilon'"),
         (("schema", "people.csv"), "--target is missing"),
         (("schema", "people.csv", "--target", "state"), "exists"),
+        (("schema", "people.csv", "--target", "nope"), "has no column 'nope'"),
         (("schema", "people.csv", "--target", "patient_id", "--out", "b.toml"), "more than 20 different texts"),
         (("predict", "schema.toml", "people.csv"), "not a dperm model"),
         (("ledger", "show", "nobody"), "knows no data set 'nobody'"),

@@ -82,6 +82,15 @@ def test_machines_get_json_and_quiet_says_nothing(dperm, people):
     assert (silent.code, silent.out, silent.err) == (0, "", "")
 
 
+def test_quiet_still_prints_the_data_that_a_command_is_for(dperm, people):
+    """Its help says so."""
+    assert dperm(*FIT, "--quiet").code == 0
+    assert len(dperm("predict", "model.json", "people.csv", "--quiet").out.splitlines()) == 301
+    assert json.loads(dperm("ledger", "export", "--quiet").out)["datasets"][0]["dataset"] == "people"
+    told = " ".join(dperm("predict", "--help").out.split())
+    assert "no summary and no notes, only errors and data such as predictions." in told
+
+
 def test_a_score_is_paid_for_or_marked_as_not_private(dperm, people):
     plain = dperm(*FIT, "--test-fraction", "0.3")
     assert "on 90 held-out people (predicting one value for all: " in plain.out
@@ -158,7 +167,7 @@ def test_an_effect_is_that_of_the_whole_range(low, high):
 
 @pytest.mark.parametrize(
     ("column", "says"),
-    [("customer_id", "It seems to tell who somebody is"), ("birthDate", "derive a number that matters")],
+    [("customer_id", "it seems to tell who somebody is"), ("birthDate", "derive a number that matters")],
 )
 def test_ids_and_dates_are_refused_by_name_where_ranges_are_bought(dperm, home, column, says):
     (home / "t.csv").write_text(f"{column},x,y\n" + "".join(f"{1000 + i},{i % 7},{i % 2}\n" for i in range(60)))
@@ -212,7 +221,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
     assert "--model is missing" in dperm(*fit).err
     refused = dperm(*fit, "--model", "ridge")
     assert refused.code == 2
-    assert "column 'patient_id' is not taken: It seems to tell who somebody is" in refused.err
+    assert "column 'patient_id' is not taken: it seems to tell who somebody is" in refused.err
     drop = [word for name in ("patient_id", "job", "smoker", "born", "state") for word in ("--drop", name)]
     done = dperm(*fit, "--model", "ridge", *drop)
     assert done.code == 0, done.err

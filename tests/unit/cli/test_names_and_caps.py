@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from dperm import Ledger
 from dperm.cli.output import Output
+from dperm.data.files import name_without_ending
 from dperm.privacy.events import Gaussian
 
 FIT = ("fit", "people.csv", "--epsilon", "0.5", "--schema", "schema.toml", "--out")
@@ -173,3 +175,65 @@ def test_a_label_of_held_out_rows_alone_is_refused_before_the_fit_has_spent(dper
     assert "a label is in held-out rows only" in done.err
     assert not (home / "model.json").exists()
     assert uses(dperm) == {}
+
+
+DOTTED = ("--epsilon", "0.3", "--schema", "schema.toml", "--force")
+
+
+def other_rows(path):
+    """The same table a month later: one row more, so that it is recognised by its name alone."""
+    path.write_text(path.read_text() + "P300,40,1,clerk,yes,1970-01-01,1,ill\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("2020.01.people.csv", "2020.01.people"),
+        ("people.CSV.gz", "people"),
+        ("people.v2.parquet", "people.v2"),
+        ("people.csv.feather", "people.csv"),
+        (".people.tsv", ".people"),
+    ],
+)
+def test_only_the_ending_of_a_format_is_no_part_of_a_name(file, name):
+    assert name_without_ending(Path("1.2") / file) == name
+
+
+def test_a_name_with_dots_is_the_whole_name(dperm, people, home):
+    people.rename(home / "2020.01.people.csv")
+    done = dperm("fit", "2020.01.people.csv", *DOTTED)
+    assert (done.code, "charged there" in done.err) == (0, False)
+    assert uses(dperm) == {"2020.01.people": 1}
+    dperm("ledger", "cap", "2020", "--epsilon", "0.1", "--yes")
+    done = dperm("fit", "2020.01.people.csv", *DOTTED)  # known by its own name: the shorter one says nothing of it
+    assert done.code == 0, done.err
+    assert uses(dperm) == {"2020.01.people": 2, "2020": 0}
+
+
+def test_what_a_ledger_knows_by_the_name_up_to_the_first_dot_stays_there(dperm, people, home):
+    """That was the default once: neither a known file nor a new version of it passes by what is spent or capped."""
+    people = people.rename(home / "2020.01.people.csv")
+    assert dperm("fit", "2020.01.people.csv", *DOTTED, "--dataset", "2020").code == 0
+    assert dperm("ledger", "cap", "2020", "--epsilon", "1", "--yes").code == 0
+    done = dperm("fit", "2020.01.people.csv", *DOTTED)
+    assert (done.code, "charged there" in done.err) == (0, False)
+    assert "given as" not in done.out
+    assert uses(dperm) == {"2020": 2}
+    other_rows(people)
+    done = dperm("fit", "2020.01.people.csv", *DOTTED)
+    assert done.code == 0
+    assert "note: the ledger knows a data set '2020', so 2020.01.people.csv is charged there" in done.err
+    assert uses(dperm) == {"2020": 3}
+    other_rows(people)
+    assert dperm("fit", "2020.01.people.csv", *DOTTED, "--epsilon", "5").code == 3
+    assert dperm("fit", "2020.01.people.csv", *DOTTED, "--dataset", "2020.01.people").code == 0
+    assert uses(dperm) == {"2020": 3, "2020.01.people": 1}
+
+
+def test_tables_of_one_file_name_share_an_account_whatever_their_folders(dperm, people, home):
+    (home / "other").mkdir()
+    (home / "other" / "people.csv").write_text(people.read_text())
+    other_rows(home / "other" / "people.csv")
+    for file in ("people.csv", "other/people.csv"):
+        assert dperm("fit", file, *DOTTED).code == 0
+    assert uses(dperm) == {"people": 2}

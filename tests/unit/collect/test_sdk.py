@@ -168,6 +168,28 @@ def test_the_served_module_is_small_and_works_both_ways(logistic: Collection, tm
     assert json.loads(as_module) == _node(plain) == ["load", "record", "answer", "report", "send"]
 
 
+@pytest.mark.parametrize(
+    ("code", "short"),
+    [
+        ("const r = /a b = [ /] clamp/.test( x );", "const r=/a b = [ /] clamp/.test(x);"),
+        ("f(/, ;}/is, x / 2)", "f(/, ;}/is,x/2)"),
+        ('f( !/" + "/.test(x), "a / b" + x)', 'f(!/" + "/.test(x),"a / b"+x)'),
+        ("y = (a / b) / c[0] / d", "y=(a/b)/c[0]/d"),
+        (r"s = x.replace(/\/ +/g, y)", r"s=x.replace(/\/ +/g,y)"),
+    ],
+)
+def test_regular_expressions_are_served_as_they_are_written(code: str, short: str) -> None:
+    assert bundle.shortened(code) == short + "\n"
+
+
+@pytest.mark.parametrize(
+    "code", ["return /a  b/.test(x)", "if (x) {} /a  b/.test(x)", "y = x\n  / 2", "y = /a b/ in x", "y = 1; // two"]
+)
+def test_a_slash_that_may_be_either_is_refused(code: str) -> None:
+    with pytest.raises(ValueError, match="a division or a regular expression"):
+        bundle.shortened(code)
+
+
 _BROWSER = """
 const kept = {}, sent = [];
 globalThis.localStorage = { getItem: (k) => kept[k] ?? null, setItem: (k, v) => { kept[k] = v; } };

@@ -102,3 +102,10 @@ def test_what_is_loaded_before_the_service_is_not_searched_for_garbage(
     ((frozen, left),) = searched
     assert left < 0.1 * frozen
     assert gc.get_freeze_count() == 0  # whoever called it has all of it back
+    gc.freeze()  # as a server does that goes on to fork
+    try:
+        theirs = gc.get_freeze_count()
+        serve(Service(sqlite), port=0)
+        assert gc.get_freeze_count() >= theirs
+    finally:
+        gc.unfreeze()

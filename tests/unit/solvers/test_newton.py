@@ -68,3 +68,24 @@ def test_the_curvature_gets_its_share(data, share):
     curvature, gradients = Newton(n_steps=5, curvature_share=share).plan(Objective(Logistic()), data.facts).releases
     assert curvature.share / (curvature.share + gradients.share) == pytest.approx(share)
     assert (curvature.count, gradients.count) == (1, 5)
+
+
+@pytest.mark.parametrize(("loss", "bend"), [(Logistic(), 0.25), (Squared(residual_clip=2.0), 1.0)])
+def test_a_step_is_no_longer_than_the_noise_of_its_metric_allows(loss, bend):
+    """Few people and a small epsilon: directions that the noise hides count as bent as the noise, never as flat."""
+    layout, solver = Layout(n=60, n_features=5, clip=1.0), Newton(n_steps=1, row_clip=1.0)
+    rng = np.random.default_rng(2)
+    small = design_data(layout, rng.uniform(-1.0, 1.0, (60, 5)), rng.random(60) < 0.5)
+    objective = Objective(loss)
+    calibrated = CalibratedPlan(solver.plan(objective, small.facts), 5.0, Budget(1.0, 1e-6))
+    lengths = []
+    for seed in range(20):
+        with Scope(calibrated, Ledger(), Neighbours.REPLACE_ONE, "test", unbounded="noise by hand") as scope:
+            holder = DataHolder(small, scope, RandomSource(seed), Neighbours.REPLACE_ONE)
+            weights = solver.solve(objective, holder, calibrated).weights
+        curvature, gradient = (one.noise_scale / small.facts.n for one in holder.released)
+        # the mean of clipped gradients, and no noise of five numbers is longer than 6 of them in 20 draws
+        longest = 0.25 * loss.slope_bound * small.facts.row_bound + 6.0 * gradient
+        lengths.append(np.linalg.norm(weights) * bend * curvature * np.sqrt(2.0 * 5) / (solver.step * longest))
+    assert max(lengths) < 1.0
+    assert max(lengths) > 0.2  # the floor is what rules here

@@ -7,12 +7,16 @@ the one before.
 from __future__ import annotations
 
 import json
+import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from dperm.errors import PeerRefused, StateLost
+from dperm.cli.vertical import vertical
+from dperm.errors import DpermWarning, InvalidInput, PeerRefused, StateLost
 from dperm.privacy import Ledger
 from dperm.solvers.vertical.programs import Message
 from dperm.testing.data import Layout
@@ -20,6 +24,8 @@ from dperm.vertical.alignment import AlignDesk, AlignParty
 from dperm.vertical.alignment import People as Listed
 from dperm.vertical.budget import reserve
 from dperm.vertical.envelope import Envelope
+from dperm.vertical.keys import Identity
+from dperm.vertical.office import coordinator_desk
 from dperm.vertical.prediction import PredictDesk
 from dperm.vertical.simulate import passing_identities
 from dperm.vertical.spec import RunSpec
@@ -54,7 +60,8 @@ def _refused(people, name):
 def test_a_run_does_not_go_on_when_all_have_aligned_again(people, crash, before):
     _stopped(people, crash, before)
     (old, _), _ = people.tables()
-    people.align("al-2")
+    with pytest.warns(DpermWarning, match="run 'fit-1' is not finished"):
+        people.align("al-2")
     (new, _), _ = people.tables()
     assert (old.X != new.X).any()
     with pytest.raises(StateLost, match=CHANGED):
@@ -110,7 +117,8 @@ def test_a_party_that_aligns_between_check_and_start_does_not_start_on_the_new_o
     """In one life: the table is read again after every alignment."""
     _stopped(people, crash, 2)
     lab = people.order("lab").read_text()
-    people.align("al-2", restart=False)
+    with pytest.warns(DpermWarning, match="run 'fit-1' is not finished"):
+        people.align("al-2", restart=False)
     people.order("lab").write_text(lab)
     with pytest.raises(PeerRefused, match=CHANGED):
         people.run(restart=False)
@@ -148,6 +156,48 @@ def test_a_finished_run_tells_its_result_whatever_became_of_the_table(people):
     for name in NAMES:  # and nothing that was made of the table stays in the folder
         record = RunFolder(people.root / name / "state" / "runs", "fit-1").load()
         assert not record.blobs.get("rows")
+
+
+def _said(people, **options):
+    """What is said before an alignment that nobody comes to."""
+    config = people.config("lab")
+    run = replace(config.run, name="al-9", method="align", options=options)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        coordinator_desk(replace(config, run=run, predict=config.data), people.identities["lab"])
+    return [str(one.message) for one in said]
+
+
+def test_an_alignment_names_the_runs_that_it_would_stop(people, crash):
+    people.align()
+    with pytest.raises(crash):
+        people.run(before=0)  # it has agreed with nobody, and begins with whatever order there is then
+    (people.root / "lab" / "state" / "runs" / "not a run").mkdir()
+    assert _said(people) == []
+    for name in ("fit-1", "fit-2"):
+        with pytest.raises(crash):
+            people.run(before=4, name=name)
+    (said,) = _said(people)
+    assert said.startswith("runs 'fit-1', 'fit-2' are not finished and would need the order from before")
+    assert _said(people, table="predict") == []
+    for name in ("fit-1", "fit-2"):
+        people.run(name=name)
+    assert _said(people) == []
+
+
+def test_the_command_says_so_before_it_calls_anybody(people, crash, monkeypatch):
+    _stopped(people, crash, 4)
+
+    def listen(*_, **__):
+        raise InvalidInput("nobody was called")
+
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+    monkeypatch.setattr(Identity, "load", lambda *_: people.identities["lab"])
+    monkeypatch.setattr("dperm.vertical.audit.AuditLog", lambda path: SimpleNamespace(write=print))
+    monkeypatch.setattr("dperm.vertical.grpc_hub.GrpcHub", listen)
+    done = CliRunner().invoke(vertical, ["align", str(people.root / "lab" / "config.toml")])
+    assert str(done.exception) == "nobody was called"
+    assert "dperm: note: run 'fit-1' is not finished and would need the order from before" in done.output
 
 
 def test_a_prediction_is_of_the_people_who_were_declared(tmp_path):

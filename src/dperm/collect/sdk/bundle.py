@@ -6,9 +6,19 @@ import re
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["module", "script"]
+__all__ = ["module", "script", "shortened"]
 
-_TEXT = re.compile(r'("[^"]*")')
+# A text, or a regular expression with its flags: after what begins a value, and with no word behind it that would be
+# read as a flag once the blank between them is gone.
+_KEPT = re.compile(
+    r"""("[^"]*"|(?:(?<=[(,=:\[!&|?;{>])|(?<=[(,=:\[!&|?;{>][ ]))"""
+    r"""/(?![/*])(?:\\.|\[(?:\\.|[^]\\\n])*\]|[^/[\\\n])+/[a-z]*(?!\s*\w))"""
+)
+# What else has a slash must be a division, which stands behind a value on the same line.
+_UNCLEAR = re.compile(
+    r"(?<![\w)\]])(?<![\w)\]] )/"
+    r"|\b(?:await|case|delete|do|else|in|instanceof|new|of|return|throw|typeof|void|yield) ?/"
+)
 _SHORTER = (
     (re.compile(r"\s*([{}()\[\];,:?<>=*/&|!])\s*"), r"\1"),
     # only between two operands, so that no two signs meet
@@ -46,16 +56,26 @@ _SHORTER = (
 )
 
 
-@cache
-def script() -> str:
-    """Return the module for ``<script src>``: it defines ``dperm``."""
-    source = files("dperm.collect.sdk").joinpath("js/dperm.js").read_text(encoding="utf-8")
+def shortened(source: str) -> str:
+    """Return a script without comments, blanks and long names that it does not need.
+
+    Texts and regular expressions stay as they are. A slash that may be either a division or a regular expression is
+    refused, because blanks and names matter in the one alone. After a closing parenthesis it is a division.
+    """
     code = "\n".join(line for line in source.splitlines() if not line.strip().startswith("//"))
-    # texts are left as they are: they stand at the odd places
-    parts = _TEXT.split(code)
+    parts = _KEPT.split(code)  # what is kept stands at the odd places
+    if unclear := next(filter(None, map(_UNCLEAR.search, parts[::2])), None):
+        near = unclear.string[max(unclear.end() - 20, 0) : unclear.end() + 20]
+        raise ValueError(f"a division or a regular expression? {near!r}: put a regular expression into parentheses.")
     for pattern, short in _SHORTER:
         parts[::2] = [pattern.sub(short, part) for part in parts[::2]]
     return "".join(parts).strip() + "\n"
+
+
+@cache
+def script() -> str:
+    """Return the module for ``<script src>``: it defines ``dperm``."""
+    return shortened(files("dperm.collect.sdk").joinpath("js/dperm.js").read_text(encoding="utf-8"))
 
 
 @cache
