@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dperm import Ledger
+from dperm import Bounds, DPLasso, DPLogisticRegression, Ledger
 from dperm.data.design import DesignMatrix
 from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder, DesignData
@@ -154,3 +154,25 @@ def test_what_it_does_not_take_is_refused_in_the_plan():
         SparsePursuit().plan(Objective(Logistic(), NoPenalty(), constraint=L1Ball(1.0)), facts)
     with pytest.raises(Unsupported, match="two classes"):
         SparsePursuit().plan(Objective(Multinomial(3)), facts)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_where_no_column_can_be_told_from_noise_predictions_are_one_constant(labels):
+    for matter, size in ((False, 0.0), (True, 1.5)):
+        constant, said = 0, 0
+        for seed in range(5):
+            rng = np.random.default_rng([seed, 41])
+            X = rng.normal(size=(1000, 300))
+            scores = size * (X[:, 0] - X[:, 1]) + (0.8 if labels else 0.0)
+            if labels:
+                y = (rng.random(1000) < 1.0 / (1.0 + np.exp(-scores))).astype(int)
+                model = DPLogisticRegression(penalty="l1", bounds=Bounds(centre=0.0, scale=1.0, clip=3.0))
+            else:
+                y = np.clip(scores + rng.normal(size=1000), -8.0, 8.0)
+                model = DPLasso(bounds=Bounds(centre=0.0, scale=1.0, clip=3.0, target=(-8.0, 8.0)))
+            model.set_params(insecure_seed=seed, neighbours="zero-out").fit(X, y)
+            assert model.privacy_report_.public["solver"] == "pursuit"
+            constant += not model.coef_.any()
+            said += any("told from noise" in text for text in model.privacy_report_.public["warnings"])
+        assert constant == said
+        assert said >= 4 if not matter else said == 0

@@ -115,12 +115,16 @@ class SparsePursuit(Solver):
         )
         query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
         entries: dict[int, float] = {}
+        # the largest gradient that chance in the data gives to columns of no use
+        chance = best.slope / best.skew * facts.spread * math.sqrt(2.0 * math.log(max(2, facts.d)) / facts.n)
+        n_clear = 0
         if best.constant is not None:
             entries[facts.d - 1] = min(max(float(best.constant), -self.box), self.box) / facts.intercept_height
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
             j = int(holder.release(replace(query, weights=weights), choose))
             released = holder.release(GradientCoordinate(loss, weights, limit, (j,)), measure)
+            n_clear += abs(float(released[0])) / facts.n > 2.0 * noise + chance
             gradient = _shrunk(float(released[0]) / facts.n, noise, _TRUE_GRADIENT * limit)
             free = SeparablePenalty() if j in objective.unpenalised else penalty
             length = 1.0 / (float(smoothness[j]) + free.l2)
@@ -132,7 +136,13 @@ class SparsePursuit(Solver):
                 del entries[j]
             if progress is not None:
                 progress(t + 1, self.n_steps)
-        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, best.notes)
+        notes = best.notes
+        if not n_clear:
+            entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
+            # a note on the target, or the plan, says more
+            if not notes and not self._start.doubts(loss, facts, calibrated, holder.neighbours):
+                notes = ("no column could be told from noise, and predictions are one constant",)
+        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
 
     def forecast(
         self,
