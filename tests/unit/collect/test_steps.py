@@ -131,6 +131,28 @@ def test_a_step_that_another_service_took_first_is_taken_once(
     assert (state.number, state.n, reports) == (1, 21, 21)
 
 
+def test_a_step_that_is_being_written_is_waited_for(
+    store: Store, daily: Collection, again: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the number and the writing nobody else may write."""
+    other, write, late = again(), store._many, []
+    _add(store, daily, 0, 20)
+    store.publish(daily)
+    _add(store, daily, 20, 20)
+    with ThreadPoolExecutor(1) as pool:
+
+        def slowly(*given: Any) -> None:
+            late.append(pool.submit(other.publish, daily))
+            time.sleep(0.3)
+            assert not late[0].done()
+            write(*given)
+
+        monkeypatch.setattr(store, "_many", slowly)
+        assert store.publish(daily)[0].n == 40
+        state, reports = late[0].result(30)
+    assert (state.number, state.n, reports) == (2, 40, 40)
+
+
 def test_many_services_at_once_publish_one_row_of_steps(
     store: Store, daily: Collection, again: Callable[[], Store]
 ) -> None:
