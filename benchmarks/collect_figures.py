@@ -40,9 +40,8 @@ def table(results: dict[str, Any]) -> str:
         ("the service's own processor time for a single report", *(f"{min(c):.2f} to {max(c):.2f} ms" for c in cpu))
     )
     people = both[0]["estimate"]["reports"]
-    rows.append(
-        (f"an estimate over {people:,} reports, ten columns", *(f"{b['estimate']['seconds']:.3f} s" for b in both))
-    )
+    what = f"an estimate over {people:,} reports, with the fit of ten columns"
+    rows.append((what, *(f"{b['estimate']['seconds']:.3f} s" for b in both)))
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     missed = [
         f"{name}, {key.replace('_', ' ')}: {one['found']:g}, the bar is {one['bar']:g}"

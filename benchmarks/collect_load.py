@@ -53,7 +53,13 @@ _MODEL = {
 
 #: a little above the bar, so that requests at the beginning and end do not keep the mean rate below it
 _OFFERED = 3100.0
-_BARS = {"singles_per_second": 3000, "singles_p99_ms": 100, "batched_per_second": 20_000, "estimate_seconds": 1.0}
+_BARS = {
+    "singles_per_second": 3000,
+    "singles_p99_ms": 100,
+    "batched_per_second": 20_000,
+    "estimate_seconds": 1.0,
+    "fit_ten_columns_seconds": 2.0,
+}
 #: reports that an estimate is over; those that were not sent are merged from another collector
 _ESTIMATED = 10_000_000
 
@@ -249,6 +255,8 @@ def _met(out: dict[str, Any]) -> dict[str, Any]:
         "singles_p99_ms": max(one["p99_ms"] for one in offered),
         "batched_per_second": min(one["reports_per_second"] for one in out["batches"]),
         "estimate_seconds": out["estimate"]["seconds"],
+        # the estimate is of ten columns and holds the fit, which is made while it is waited for
+        "fit_ten_columns_seconds": out["estimate"]["seconds"],
     }
     met = {key: value <= _BARS[key] if key.endswith(("_ms", "_seconds")) else value >= _BARS[key]
            for key, value in found.items()}  # fmt: skip

@@ -257,7 +257,11 @@ def estimate(
     query: Sequence[str],
     output: Output,
 ) -> None:
-    """Estimate from the counts of the collection NAME."""
+    """Estimate from the counts of the collection NAME.
+
+    From a database: its counters as they are now, for whoever may read them. Everybody else gets estimates in steps,
+    as with --url; made public next to those, this one may show a single report.
+    """
     from dperm.cli.collect_show import show_estimate
 
     if url is not None:
@@ -338,7 +342,7 @@ def backup(out: Path, database: str) -> None:
 @collect.command()
 @_DATABASE
 def restored(database: str) -> None:
-    """Tell a database that it is a copy: it counts under a new name from now on.
+    """Tell a database that it is a copy: it counts and publishes on its own from now on.
 
     Needed once after a copy was put in place by other means than `dperm collect backup`, before it takes reports.
     """

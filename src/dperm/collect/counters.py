@@ -55,6 +55,33 @@ class Snapshot:
         ones = answers[:, 1] if task.n_levels == 2 else answers[:, 1:]
         return Counts(task.digest, answers.sum(axis=1), np.ascontiguousarray(ones))
 
+    @classmethod
+    def of_blocks(cls, collection: Collection, kept: Sequence[tuple[int, int, bytes]]) -> Snapshot:
+        """Return what rows of a database hold: window, block and content of each."""
+        size, rows = _block_size(collection), []
+        for window, block, content in kept:
+            found = np.frombuffer(content, "<i8").astype(np.int64)
+            rows.append((int(window), block * size + np.arange(len(found)), found))
+        return cls(collection, rows)
+
+    def blocks(self) -> dict[tuple[int, int], IntArray]:
+        """Return the contents of rows of a database, by window and block; rows of zeros are left out."""
+        size, n_cells = _block_size(self.collection), self.collection.n_cells
+        out: dict[tuple[int, int], IntArray] = {}
+        for window, which, found in self.rows:
+            of = which // size
+            for block in set(of.tolist()):
+                if (window, block) not in out:
+                    out[window, block] = np.zeros(min(size, n_cells - block * size), np.int64)
+                np.add.at(out[window, block], which[of == block] - block * size, found[of == block])
+        return {where: found for where, found in sorted(out.items()) if found.any()}
+
+    def joined(self) -> Snapshot:
+        """Return the same with one row for each window and block."""
+        size = _block_size(self.collection)
+        rows = [(window, block * size + np.arange(len(n)), n) for (window, block), n in self.blocks().items()]
+        return Snapshot(self.collection, rows)
+
     @property
     def windows(self) -> dict[int, int]:
         """How many reports every window has; windows without any are left out."""
@@ -93,7 +120,8 @@ class Counters(Database):
         for block in touched:
             more = added[block * size : (block + 1) * size]
             if block in known:
-                changed.append(((_numbers(known[block]) + more).astype("<i8").tobytes(), number, window, block))
+                total = np.frombuffer(known[block], "<i8") + more
+                changed.append((total.astype("<i8").tobytes(), number, window, block))
             else:
                 fresh.append((number, window, block, more.astype("<i8").tobytes()))
         # a row that another writer has just made is a conflict, never written over
@@ -117,44 +145,32 @@ class Counters(Database):
 
     def counts(self, collection: Collection, window: int | None = None) -> Counts:
         """Return the counts of everything, or of one window, merged ones included."""
-        return Snapshot(collection, self._counted(collection, window)).counts()
+        with self._reading() as connection:
+            return self._snapshot(connection, collection, window).counts()
 
-    def snapshot(self, collection: Collection) -> Snapshot:
-        """Return all counters as they are now, merged ones included."""
-        return Snapshot(collection, self._counted(collection, None))
-
-    def _counted(self, collection: Collection, window: int | None) -> list[tuple[int, IntArray, IntArray]]:
-        """Return counters, own and merged, as windows with numbers of counters and what they hold."""
+    def _snapshot(self, connection: Any, collection: Collection, window: int | None = None) -> Snapshot:
+        """Return the counters of everything, or of one window, own and merged."""
         chosen = "" if window is None else " AND time_window = ?"
         values = (self._numbers[collection.digest], *(() if window is None else (window,)))
-        with self._reading() as connection:
-            own = self._own(connection, collection, chosen, values)
-            merged = self._rows(
-                connection, f"SELECT time_window, cell, n FROM dperm_merged WHERE task = ?{chosen}", values
-            )
+        rows = list(self._own(connection, collection, chosen, values).rows)
+        merged = self._rows(connection, f"SELECT time_window, cell, n FROM dperm_merged WHERE task = ?{chosen}", values)
         if merged:
             table = np.array(merged, np.int64)
-            own += [
+            rows += [
                 (int(at), table[table[:, 0] == at, 1], table[table[:, 0] == at, 2]) for at in np.unique(table[:, 0])
             ]
-        return own
+        return Snapshot(collection, rows)
 
-    def _own(
-        self, connection: Any, collection: Collection, chosen: str, values: Sequence[Any]
-    ) -> list[tuple[int, IntArray, IntArray]]:
-        size, sql = _block_size(collection), f"SELECT time_window, block, n FROM dperm_counters WHERE task = ?{chosen}"
-        out = []
-        for window, block, kept in self._rows(connection, sql, values):
-            found = _numbers(kept)
-            out.append((int(window), block * size + np.arange(len(found)), found))
-        return out
+    def _own(self, connection: Any, collection: Collection, chosen: str, values: Sequence[Any]) -> Snapshot:
+        sql = f"SELECT time_window, block, n FROM dperm_counters WHERE task = ?{chosen}"
+        return Snapshot.of_blocks(collection, [(w, b, kept) for w, b, kept in self._rows(connection, sql, values)])
 
     def _listed(self, connection: Any, collection: Collection) -> list[list[int]]:
         """Own counters that are not 0: window, number and content of each."""
         own = self._own(connection, collection, "", (self._numbers[collection.digest],))
         return [
             [window, cell, n]
-            for window, at, found in own
+            for window, at, found in own.rows
             for cell, n in zip(at.tolist(), found.tolist(), strict=True)
             if n
         ]
@@ -171,23 +187,19 @@ class Counters(Database):
             collectors.setdefault(name, []).append([int(v) for v in row])
         return {"format": EXPORT_FORMAT, "task": collection.digest, "collectors": collectors}
 
-    def rename(self) -> None:
+    def _rename(self, connection: Any) -> None:
         """Count under a new name from now on; what was counted so far stays under the old one.
 
         For copies: the original goes on counting under its name, so a copy that did the same would have other counts
         under it, and a merge would take the larger ones for the later ones.
         """
-
-        def move(connection: Any) -> None:
-            old = self._name(connection)
-            for digest, number in self._numbers.items():
-                rows = [(number, old, *row) for row in self._listed(connection, self._known[digest])]
-                self._many(connection, _MERGE, rows)
-            self._rows(connection, "DELETE FROM dperm_counters")
-            fresh = (secrets.token_hex(8),)
-            self._rows(connection, "UPDATE dperm_about SET value = ? WHERE name = 'collector'", fresh)
-
-        self._write(move)
+        old = self._name(connection)
+        for digest, number in self._numbers.items():
+            rows = [(number, old, *row) for row in self._listed(connection, self._known[digest])]
+            self._many(connection, _MERGE, rows)
+        self._rows(connection, "DELETE FROM dperm_counters")
+        fresh = (secrets.token_hex(8),)
+        self._rows(connection, "UPDATE dperm_about SET value = ? WHERE name = 'collector'", fresh)
 
     def merge(self, exported: Any) -> int:
         """Take the counts of other collectors; returns how many reports are new.
@@ -232,7 +244,3 @@ def _block_size(collection: Collection) -> int:
     """Counters in one row: whole statistics, each with all its answers."""
     levels = collection.task.n_levels
     return _BLOCK // levels * levels
-
-
-def _numbers(kept: bytes) -> IntArray:
-    return np.frombuffer(kept, "<i8").astype(np.int64)

@@ -45,6 +45,7 @@ class Inbox:
         self._thread = ThreadPoolExecutor(1, "dperm-store")
         self._runner: asyncio.Task[None] | None = None
         self._ending = False
+        self._tidy, self._quiet = True, QUIET_SECONDS
         self.failing: str | None = None
 
     def start(self) -> None:
@@ -72,6 +73,11 @@ class Inbox:
         self._wake.set()
         return await future
 
+    def disturb(self) -> None:
+        """Say that something in the database was replaced: it is tidied in the next quiet moment."""
+        self._tidy, self._quiet = False, QUIET_SECONDS
+        self._wake.set()
+
     async def try_again(self) -> None:
         """After a failure, find out whether the database can be used again."""
         if self.failing is not None:
@@ -80,14 +86,16 @@ class Inbox:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        started, tidy, quiet = -GAP_SECONDS, True, QUIET_SECONDS
+        started = -GAP_SECONDS
         while not self._ending or self._waiting:
             try:
-                await asyncio.wait_for(self._wake.wait(), None if tidy else quiet)
+                await asyncio.wait_for(self._wake.wait(), None if self._tidy else self._quiet)
             except TimeoutError:
-                quiet = min(2.0 * quiet, MOST_QUIET_SECONDS)
+                self._tidy, self._quiet = True, min(2.0 * self._quiet, MOST_QUIET_SECONDS)
+                done = False
                 with suppress(Exception):  # the next report will tell; whoever writes them must not end here
-                    tidy = await loop.run_in_executor(self._thread, self._store.tidy)
+                    done = await loop.run_in_executor(self._thread, self._store.tidy)
+                self._tidy = self._tidy and done  # somebody may have disturbed it meanwhile
                 continue
             await asyncio.sleep(max(0.0, GAP_SECONDS - (time.perf_counter() - started)))
             batch, self._waiting = self._waiting, []
@@ -95,7 +103,8 @@ class Inbox:
             if not batch:
                 continue
             entries = [entry for entry, _ in batch]
-            started, tidy, quiet = time.perf_counter(), False, QUIET_SECONDS
+            started = time.perf_counter()
+            self._tidy, self._quiet = False, QUIET_SECONDS
             outcomes: list[Any]
             try:
                 outcomes = await loop.run_in_executor(self._thread, self._store.add, entries, self._clock())

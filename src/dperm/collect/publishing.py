@@ -6,56 +6,26 @@ import json
 import time
 from typing import Any
 
-import numpy as np
-
-from dperm.collect.counters import Snapshot
-from dperm.collect.database import IntArray
 from dperm.collect.results import published
 from dperm.collect.schema import Collection
+from dperm.collect.steps import Published
 from dperm.collect.store import Store
+from dperm.errors import StoreError
 
-__all__ = ["LEAST_STEP", "Publisher", "step"]
+__all__ = ["Publisher"]
 
-#: counters are looked at at most once in so many seconds
+#: the database is looked at at most once in so many seconds
 FRESH_SECONDS = 1.0
-#: an estimate waits for so many new reports, or for one in a hundred of those it has, whichever is more
-LEAST_STEP = 20
-_SHARE = 100
 
 
-def step(n: int) -> int:
-    """Return how many new reports the estimate after one of ``n`` reports waits for."""
-    return max(LEAST_STEP, n // _SHARE)
+class _View:
+    """What is published of a collection, as it was when somebody looked, with the estimates made from it."""
 
-
-class _State:
-    """What is published of a collection: its counters at one moment, and how many reports there are by now.
-
-    Parameters
-    ----------
-    counted : Snapshot
-        The counters of the moment.
-    moved : list
-        What is shown in another window than the one that counted it, as rows to be added to the counters.
-    """
-
-    def __init__(self, counted: Snapshot, moved: list[tuple[int, IntArray, IntArray]]) -> None:
-        self.counted, self._moved = counted, moved
-        self.snapshot, self.n = Snapshot(counted.collection, [*counted.rows, *moved]), counted.n
-        self.reports, self.looked = 0, -FRESH_SECONDS
+    def __init__(self, state: Published) -> None:
+        self.state, self.snapshot = state, state.shown
+        self.live: dict[str, Any] = {"next_at": state.next_at, "windows": self.snapshot.windows}
+        self.looked = 0.0
         self.texts: dict[int | None, dict[str, Any]] = {}
-
-    def after(self, found: Snapshot) -> _State:
-        """Return the next state. A window's share of a step that is too small to be seen goes to the step's largest."""
-        before = self.counted.windows
-        grown = {window: n - before.get(window, 0) for window, n in found.windows.items()}
-        largest, moved = max(grown, key=grown.__getitem__), list(self._moved)
-        for window, n in grown.items():
-            if 0 < n < LEAST_STEP and window != largest:
-                more = found.cells(window) - self.counted.cells(window)
-                at = np.flatnonzero(more)
-                moved += [(window, at, -more[at]), (largest, at, more[at])]
-        return _State(found, moved)
 
 
 class Publisher:
@@ -64,25 +34,40 @@ class Publisher:
     Parameters
     ----------
     store : Store
-        Where reports are counted.
+        Where reports are counted, and where it is kept what is published of them.
+
+    Attributes
+    ----------
+    changes : int
+        How often what is published was found changed: the state before may still be in the database's files.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._states: dict[str, _State] = {}
+        self._views: dict[str, _View] = {}
+        self.changes = 0
 
     def estimate(self, one: Collection, window: int | None) -> bytes:
         """Return the estimate as JSON; one caller at a time."""
-        state = self._states.setdefault(one.digest, _State(Snapshot(one, []), []))
-        if time.monotonic() - state.looked >= FRESH_SECONDS:
-            found = self._store.snapshot(one)
+        view = self._views.get(one.digest)
+        if view is None or time.monotonic() - view.looked >= FRESH_SECONDS:
+            view = self._views[one.digest] = self._look(one, view)
+        if window not in view.texts:
+            if len(view.texts) > 1000:
+                view.texts.clear()
+            view.texts[window] = published(one, view.snapshot.counts(window))
+        return json.dumps({**view.texts[window], **view.live}, allow_nan=False).encode()
+
+    def _look(self, one: Collection, view: _View | None) -> _View:
+        known = None if view is None else view.state
+        try:
+            state, reports = self._store.publish(one, known)
+        except StoreError:
+            # a database that cannot be written has published what it has, and can be read
+            state, found = self._store.look(one, known)
             reports = found.n
-            if reports - state.n >= step(state.n):
-                state = self._states[one.digest] = state.after(found)
-            state.reports, state.looked = reports, time.monotonic()
-        if window not in state.texts:
-            if len(state.texts) > 1000:
-                state.texts.clear()
-            state.texts[window] = published(one, state.snapshot.counts(window))
-        live = {"reports": state.reports, "next_at": state.n + step(state.n), "windows": state.snapshot.windows}
-        return json.dumps({**state.texts[window], **live}, allow_nan=False).encode()
+        if view is None or state.number != view.state.number:
+            view = _View(state)
+            self.changes += 1
+        view.live["reports"], view.looked = reports, time.monotonic()
+        return view

@@ -196,7 +196,10 @@ class Service:
         except Rejected as error:
             return _refused(error)
         async with self._estimating:  # everybody who asks meanwhile gets the same one
+            before = self._publisher.changes
             text = await asyncio.to_thread(self._publisher.estimate, one, window)
+            if self._publisher.changes != before:
+                self.inbox.disturb()
         return Response(text, media_type="application/json", headers=_OPEN)
 
     async def _counts(self, request: Request) -> Response:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.collect.counters import Counters
 from dperm.collect.database import IntArray
 from dperm.collect.schema import Collection
+from dperm.collect.steps import Steps
 from dperm.errors import InvalidInput
 
 __all__ = ["Entry", "Outcome", "Store", "marks", "open_store"]
@@ -50,8 +50,8 @@ def marks(halves: NDArray[np.uint64], cells: IntArray) -> IntArray:
     return ((halves * odd) >> np.uint64(48)).astype(np.int64)
 
 
-class Store(Counters):
-    """A collector's database: its collections, their counters, and which ids are spent."""
+class Store(Steps):
+    """A collector's database: its collections, their counters, what is published of them, and which ids are spent."""
 
     @abstractmethod
     def _spent(self, connection: Any, number: int, keys: IntArray) -> list[tuple[int, int]]:

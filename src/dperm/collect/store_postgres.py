@@ -22,6 +22,9 @@ _TABLES = (
     "PRIMARY KEY (task, time_window, block)) WITH (fillfactor = 50)",
     "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window BIGINT, cell BIGINT, "
     "n BIGINT NOT NULL, PRIMARY KEY (task, collector, time_window, cell))",
+    "CREATE TABLE IF NOT EXISTS dperm_steps (task INTEGER PRIMARY KEY, number BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS dperm_published (task INTEGER, kind INTEGER, time_window BIGINT, block BIGINT, "
+    "n BYTEA NOT NULL, PRIMARY KEY (task, kind, time_window, block))",
 )
 _CONNECT_SECONDS = 10
 #: how long tidying waits for whoever uses the counters: reports wait behind it
@@ -126,7 +129,7 @@ class PostgresStore(Store):
                 copy.write_row(row)
 
     def tidy(self) -> bool:
-        """Write the counters to a fresh file: the old one holds, byte for byte, what they were before.
+        """Write counters and what is published to fresh files: the old ones hold, byte for byte, what they were before.
 
         A plain VACUUM only marks the place of replaced rows as free. Whoever uses the counters now is not waited for,
         and rows that somebody could still see are copied too, whoever it is (an older or prepared transaction of any
@@ -144,14 +147,14 @@ class PostgresStore(Store):
             connection.execute(f"SET lock_timeout = {_TIDY_MILLISECONDS}")
             connection.add_notice_handler(listen)
             try:
-                connection.execute("VACUUM (FULL, VERBOSE) dperm_counters")
+                connection.execute("VACUUM (FULL, VERBOSE) dperm_counters, dperm_published")
             except self._driver.errors.LockNotAvailable:
                 return False
             finally:
                 connection.remove_notice_handler(listen)
                 with suppress(self._driver.Error):  # a lost connection forgets it by itself
                     connection.execute("RESET lock_timeout")
-            return left == ["0"]
+            return left == ["0", "0"]
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         raise Unsupported(f"{self.shown} is backed up with PostgreSQL's own pg_dump.")

@@ -11,7 +11,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ _TABLES = (
     "PRIMARY KEY (task, time_window, block))",
     "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window INTEGER, cell INTEGER, "
     "n INTEGER NOT NULL, PRIMARY KEY (task, collector, time_window, cell)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS dperm_steps (task INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS dperm_published (task INTEGER, kind INTEGER, time_window INTEGER, block INTEGER, "
+    "n BLOB NOT NULL, PRIMARY KEY (task, kind, time_window, block))",
 )
 _BUSY_SECONDS = 30.0
 _CACHE_KIB = 262_144
@@ -66,6 +69,7 @@ class SqliteStore(Store):
         made = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         made.execute("PRAGMA synchronous = FULL")
         made.execute("PRAGMA fullfsync = ON")
+        made.execute("PRAGMA secure_delete = ON")  # a row that moves to another page leaves no copy behind
         made.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         made.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         return made
@@ -133,6 +137,9 @@ class SqliteStore(Store):
         target = Path(path)
         if target.exists():
             raise InvalidInput(f"{str(target)!r} exists already: choose another name for the backup.")
+        for one in list(self._known.values()):
+            with suppress(StoreError):  # what is not published yet loses its window in the copy: let it be little
+                self.publish(one)
         with (
             explained(self._say, sqlite3.Error),
             closing(sqlite3.connect(target)) as copy,

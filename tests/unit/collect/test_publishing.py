@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from dperm.collect import Collection, publishing
-from dperm.collect.publishing import Publisher, step
+from dperm.collect.publishing import Publisher
 from dperm.collect.service import Service
+from dperm.collect.steps import step
 from dperm.collect.store import Entry, Store, open_store
 
 SECRET = "0123456789abcdef" * 4
@@ -90,8 +91,8 @@ def test_a_large_window_is_shown_as_it_is(sqlite: Store, daily: Collection) -> N
 def test_counters_are_looked_at_once_a_second(
     sqlite: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, snapshot = [], sqlite.snapshot
-    monkeypatch.setattr(sqlite, "snapshot", lambda one: looked.append(one) or snapshot(one))
+    looked, look = [], sqlite.look
+    monkeypatch.setattr(sqlite, "look", lambda *given: looked.append(given) or look(*given))
     publisher = Publisher(sqlite)
     for window in (None, None, 0, 1, None):
         publisher.estimate(daily, window)

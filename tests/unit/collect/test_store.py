@@ -60,7 +60,7 @@ def test_windows_and_a_clock_that_goes_back(store: Store, logistic: Collection) 
     store.register(daily)
     for seed, moment in enumerate([86_400.0 * 3 + 5, 86_400.0 * 4, 86_400.0 * 3, -1.0]):
         store.add([_entry(daily, 10, seed)], moment)
-    assert store.snapshot(daily).windows == {-1: 10, 3: 20, 4: 10}
+    assert store.look(daily)[1].windows == {-1: 10, 3: 20, 4: 10}
     assert store.counts(daily).n_people == 40
     assert store.counts(daily, window=3).n_people == 20
     # a retry after midnight is still a retry
@@ -203,7 +203,7 @@ def test_a_new_name_keeps_what_was_counted(store: Store, logistic: Collection) -
     assert store.export(daily)["collectors"][old] == before[old]
     store.add([_entry(logistic, 10, 3), _entry(daily, 5, 4)], 0.0)
     assert store.counts(logistic).n_people == 110
-    assert store.snapshot(daily).windows == {0: 5, 1: 50}
+    assert store.look(daily)[1].windows == {0: 5, 1: 50}
 
 
 def test_a_row_of_counters_never_tells_an_answer(store: Store, collections: dict[str, Collection]) -> None:
