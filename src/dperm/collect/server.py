@@ -146,9 +146,9 @@ def serve(
             listener.listen(2048)
             started(listener.getsockname()[1])
         # What is loaded by now stays for good. Python would look through all of it time and again, and every report
-        # would wait meanwhile: up to a tenth of a second.
+        # would wait meanwhile: up to a tenth of a second. It is not searched here either: a signal to end that comes
+        # during a search may be lost in some object's finalizer.
         frozen_by_the_caller = gc.get_freeze_count() > 0
-        gc.collect()
         gc.freeze()
         try:
             uvicorn.Server(config).run(sockets=[listener])
