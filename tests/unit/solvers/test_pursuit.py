@@ -157,7 +157,7 @@ def test_what_it_does_not_take_is_refused_in_the_plan():
 
 
 @pytest.mark.parametrize("labels", [False, True])
-def test_where_no_column_can_be_told_from_noise_predictions_are_one_constant(labels):
+def test_where_no_column_can_be_told_from_noise_predictions_hardly_vary(labels):
     for matter, size in ((False, 0.0), (True, 1.5)):
         constant, said = 0, 0
         for seed in range(5):
@@ -172,7 +172,7 @@ def test_where_no_column_can_be_told_from_noise_predictions_are_one_constant(lab
                 model = DPLasso(bounds=Bounds(centre=0.0, scale=1.0, clip=3.0, target=(-8.0, 8.0)))
             model.set_params(insecure_seed=seed, neighbours="zero-out").fit(X, y)
             assert model.privacy_report_.public["solver"] == "pursuit"
-            constant += not model.coef_.any()
+            constant += np.abs(model.coef_).max() < (1e-12 if labels else 0.15)
             said += any("told from noise" in text for text in model.privacy_report_.public["warnings"])
         assert constant == said
         assert said >= 4 if not matter else said == 0

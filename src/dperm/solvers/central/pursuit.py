@@ -138,10 +138,11 @@ class SparsePursuit(Solver):
                 progress(t + 1, self.n_steps)
         notes = best.notes
         if not n_clear:
-            entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
+            if loss.task == "classification":
+                entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
             # a note on the target, or the plan, says more
             if not notes and not self._start.doubts(loss, facts, calibrated, holder.neighbours):
-                notes = ("no column could be told from noise, and predictions are one constant",)
+                notes = ("no column could be told from noise: predictions are one constant, or next to it",)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
 
     def forecast(
