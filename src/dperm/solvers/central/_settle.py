@@ -26,7 +26,7 @@ _ROUGHLY = 0.5
 #: least share of the way that a descent is taken to have gone
 _LEAST_WAY = 0.1
 #: how far, as a power, that share is believed with classes, where less is known of the curvature away from the start
-_OF_CLASSES = 1.0 / 3.0
+_OF_CLASSES = 0.5
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,8 @@ def settled(
             left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
         kept = recipe.kept(parts * noise.weights, float(metric.seen @ np.square(held @ left) @ noise.weights))
     moved = matrix @ left
-    out = (1.0 if noise is None else min(1.0, kept / noise.learnt)) * moved
+    # the less is left, the less sure it is that anything was learnt at all
+    out = (1.0 if noise is None else min(1.0, kept / noise.learnt**kept)) * moved
     if known is not None:
         middle = metric.middle * facts.intercept_height
         spread = 0.0 if noise is None else float(np.square(middle @ matrix) @ noise.variances[:, 0])
@@ -222,5 +223,6 @@ def _mean_shift(found: float, variance: float, by_columns: float, known: Best, a
     skewed = (_SKEWED * known.slope) ** 2
     if not asks_for_mean:
         return found * (likely + skewed) / (likely + skewed + variance)
-    room = known.noise + rough
-    return min(max(likely / (likely + variance + skewed) * found, -room), room)
+    trusted = likely / (likely + variance + skewed)
+    room = known.noise * (1.0 + trusted) + rough
+    return min(max(trusted * found, -room), room)
