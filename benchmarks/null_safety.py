@@ -1,6 +1,7 @@
 """Is the automatic rule ever worse than predicting nothing? Targets that columns say nothing or little about.
 
     python benchmarks/null_safety.py [--draws 30] [--families ...] [--rows 1500 5000] [--out FILE]
+    python benchmarks/null_safety.py --show benchmarks/results/null_safety.json    # the table of docs/automatic.md
 
 Excess is the loss on fresh rows less that of the best constant of the training rows (its mean, or its classes' shares),
 over that constant's loss: squared error or log loss. Every draw has new data and new noise. Shown are the mean, its
@@ -122,6 +123,34 @@ def _worker(job: tuple[tuple[str, int, str, float], int]) -> dict[str, Any]:
     return _cell(*job)
 
 
+#: rows, neighbours and epsilon of the columns of the table
+SHOWN = ((1500, "zero-out", 0.5), (1500, "zero-out", 1.0), (1500, "zero-out", 4.0), (5000, "zero-out", 0.5),
+         (1500, "replace-one", 0.5), (1500, "replace-one", 1.0), (5000, "replace-one", 1.0))  # fmt: skip
+
+
+def _table(results: list[dict[str, Any]]) -> str:
+    """Excess with its standard error, and in brackets that of the constant."""
+    cells = {(one["family"], one["rows"], one["neighbours"], one["epsilon"]): one for one in results}
+    lines = [
+        "| columns of no use | " + " | ".join(f"{n:,} rows, {kind}, {epsilon:g}" for n, kind, epsilon in SHOWN) + " |"
+    ]
+    lines.append("|---" * (len(SHOWN) + 1) + "|")
+    useless = [name for name in FAMILIES if not name.startswith(("weak", "middling", "many"))]
+    for family in useless:
+        found = [cells[family, *where] for where in SHOWN]
+        texts = (f"{one['excess']:.4f} ± {one['error']:.4f} ({one['constant']:.4f})" for one in found)
+        lines.append(f"| {family} | " + " | ".join(texts) + " |")
+    above = [one for one in results if one["family"] in useless and one["excess"] > 2.0 * one["error"]]
+    said = sum(one["warned"] >= 0.9 * one["draws"] for one in above)
+    n_cells = sum(one["family"] in useless for one in results)
+    lines += [
+        "",
+        f"{len(above)} of {n_cells} cells lie above the null model by more than two standard errors; "
+        f"in {said} of them at least nine fits of ten say so.",
+    ]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=30)
@@ -131,7 +160,11 @@ def main() -> None:
     parser.add_argument("--neighbours", nargs="*", default=["zero-out", "replace-one"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print earlier results as a table, and run nothing")
     given = parser.parse_args()
+    if given.show:
+        print(_table(json.loads(given.show.read_text())))
+        return
     cells = itertools.product(given.families, given.rows, given.neighbours, given.epsilons)
     results = []
     with ProcessPoolExecutor(given.workers) as pool:
