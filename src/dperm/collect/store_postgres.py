@@ -141,9 +141,9 @@ class PostgresStore(Store):
             left.extend(re.findall(r"\d+", notice.message_detail or "")[:1])  # whatever the server's language
 
         with self._lock, self._explained():
+            if self._connection is None or self._connection.closed:  # what it left on the server's disk is still there
+                self._connection = self._connect()
             connection = self._connection
-            if connection is None or connection.closed:
-                return True
             connection.execute(f"SET lock_timeout = {_TIDY_MILLISECONDS}")
             connection.add_notice_handler(listen)
             try:

@@ -89,6 +89,15 @@ def test_nobody_waits_long_for_tidying(postgres: Store, logistic: Collection) ->
     assert postgres.counts(logistic).n_people == 505
 
 
+def test_a_lost_connection_is_no_reason_not_to_tidy(postgres: Store, logistic: Collection) -> None:
+    """What was written before the server was started again is still on its disk."""
+    postgres.register(logistic)
+    *earlier, _ = _states(postgres, logistic, 6)
+    postgres._connection.close()
+    assert postgres.tidy()
+    assert not any(state in _file_of_counters(postgres._url) for state in earlier)
+
+
 @pytest.fixture
 def plain(postgres: Store) -> Iterator[Store]:
     """A collector whose role may not look at what other roles do."""
