@@ -174,6 +174,7 @@ class Steps(Counters):
         """Keep a state in the place of the one with this number; False if that is no longer the one that is kept."""
         collection = after.counted.collection
         task = self._numbers[collection.digest]
+        self._hurry(connection)
         first = "INSERT INTO dperm_steps (task, number) VALUES (?, 0) ON CONFLICT (task) DO NOTHING"
         self._rows(connection, first, (task,))
         if self._step_number(connection, collection, self._locking) != number:
