@@ -229,6 +229,19 @@ def test_a_database_that_cannot_be_written_shows_what_it_published(
     assert _read(publisher, daily)["n"] == 50
 
 
+def test_a_year_of_small_windows_is_one_step(store: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step after a merge may have them all; looking through everything for each would take minutes."""
+    rows = [[day, cell, 1] for day in range(366) for cell in (day % 7, 9)]
+    rows += [[0, 8, 30], [-3, 4, 25]]
+    store.merge({"format": "dperm counts 1", "task": daily.digest, "collectors": {"x": rows}})
+    with monkeypatch.context() as whole:
+        whole.setattr(Snapshot, "cells", None)
+        state, reports = store.publish(daily)
+    assert (state.n, reports) == (787, 787)
+    assert state.shown.windows == {-3: 25, 0: 762}
+    assert state.shown.cells().tolist() == store.look(daily)[1].cells().tolist()
+
+
 # ------------------------------------------------------------------------------------------ copies
 class _Collector:
     """Publishes reports that have a statistic each, so that what is published tells which they are."""
