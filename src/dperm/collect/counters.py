@@ -156,9 +156,9 @@ class Counters(Database):
         merged = self._rows(connection, f"SELECT time_window, cell, n FROM dperm_merged WHERE task = ?{chosen}", values)
         if merged:
             table = np.array(merged, np.int64)
-            rows += [
-                (int(at), table[table[:, 0] == at, 1], table[table[:, 0] == at, 2]) for at in np.unique(table[:, 0])
-            ]
+            table = table[np.argsort(table[:, 0], kind="stable")]
+            parts = np.split(table, np.flatnonzero(np.diff(table[:, 0])) + 1)
+            rows += [(int(part[0, 0]), part[:, 1], part[:, 2]) for part in parts]
         return Snapshot(collection, rows)
 
     def _own(self, connection: Any, collection: Collection, chosen: str, values: Sequence[Any]) -> Snapshot:

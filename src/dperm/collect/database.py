@@ -66,6 +66,9 @@ class Database(ABC):
     def _several(self, numbers: list[int]) -> Any:
         """Return numbers as one value of a statement, for ``_among``."""
 
+    def _hurry(self, connection: Any) -> None:  # noqa: B027
+        """From now on in this transaction, a lock that another service holds for long is a :class:`StoreConflict`."""
+
     @abstractmethod
     def tidy(self) -> bool:
         """Drop what a database keeps of past transactions; called when no reports are waiting.

@@ -45,7 +45,7 @@ class Inbox:
         self._thread = ThreadPoolExecutor(1, "dperm-store")
         self._runner: asyncio.Task[None] | None = None
         self._ending = False
-        self._tidy, self._quiet = True, QUIET_SECONDS
+        self._tidy, self._quiet = False, QUIET_SECONDS  # whoever wrote last may have been killed before it tidied
         self.failing: str | None = None
 
     def start(self) -> None:
@@ -122,3 +122,6 @@ class Inbox:
                 else:
                     self._metrics.counted(outcome)
                     future.set_result(outcome)
+        if not self._tidy:  # nobody may come back to do it
+            with suppress(Exception):
+                await loop.run_in_executor(self._thread, self._store.tidy)

@@ -78,12 +78,10 @@ class Published:
         grown = {window: n - before.get(window, 0) for window, n in found.windows.items()}
         largest, moved = max(grown, key=grown.__getitem__), list(self.moved.rows)
         # what was held is seen only together with enough that came later: the original may have shown it otherwise
-        changed = {window for window, n in grown.items() if n} | set(self.held.windows)
-        for window in sorted(changed - {largest}):
-            if grown[window] < LEAST_STEP:
-                part = found.cells(window) - self.counted.cells(window) + self.held.cells(window)
-                at = np.flatnonzero(part)
-                moved += [(window, at, -part[at]), (largest, at, part[at])]
+        less = [(window, at, -n) for window, at, n in self.counted.rows]
+        for window, at, part in Snapshot(one, [*found.rows, *less, *self.held.rows]).joined().rows:
+            if window != largest and grown[window] < LEAST_STEP:
+                moved += [(window, at, -part), (largest, at, part)]
         return Published(self.number + 1, found, Snapshot(one, moved).joined(), Snapshot(one, []))
 
     def holding(self, found: Snapshot) -> Published:
@@ -174,6 +172,7 @@ class Steps(Counters):
         """Keep a state in the place of the one with this number; False if that is no longer the one that is kept."""
         collection = after.counted.collection
         task = self._numbers[collection.digest]
+        self._hurry(connection)
         first = "INSERT INTO dperm_steps (task, number) VALUES (?, 0) ON CONFLICT (task) DO NOTHING"
         self._rows(connection, first, (task,))
         if self._step_number(connection, collection, self._locking) != number:

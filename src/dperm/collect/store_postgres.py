@@ -29,6 +29,8 @@ _TABLES = (
 _CONNECT_SECONDS = 10
 #: how long tidying waits for whoever uses the counters: reports wait behind it
 _TIDY_MILLISECONDS = 50
+#: how long a step waits at once for another service's: reports wait behind it
+_STEP_MILLISECONDS = 50
 
 
 class PostgresStore(Store):
@@ -72,6 +74,7 @@ class PostgresStore(Store):
             errors.DeadlockDetected,
             errors.SerializationFailure,
             errors.DuplicateTable,
+            errors.LockNotAvailable,
         ):
             raise StoreConflict("another writer came first: nothing was written, try again.") from None
         except self._driver.Error as error:
@@ -89,6 +92,8 @@ class PostgresStore(Store):
                     # a server may be set up to acknowledge commits that a power cut undoes
                     self._connection.execute("SET LOCAL synchronous_commit = on")
                     yield self._connection
+            except self._driver.errors.LockNotAvailable:
+                raise  # the connection is as good as before
             except self._driver.OperationalError:
                 with suppress(self._driver.Error):
                     self._connection.close()
@@ -108,6 +113,10 @@ class PostgresStore(Store):
     def _many(self, connection: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         with connection.cursor() as cursor:
             cursor.executemany(sql.replace("?", "%s"), rows)
+
+    def _hurry(self, connection: Any) -> None:
+        # a service that stands still in its step would hold up the reports of all others
+        connection.execute(f"SET LOCAL lock_timeout = {_STEP_MILLISECONDS}")
 
     def _several(self, numbers: list[int]) -> list[int]:
         return numbers
@@ -141,9 +150,9 @@ class PostgresStore(Store):
             left.extend(re.findall(r"\d+", notice.message_detail or "")[:1])  # whatever the server's language
 
         with self._lock, self._explained():
+            if self._connection is None or self._connection.closed:  # what it left on the server's disk is still there
+                self._connection = self._connect()
             connection = self._connection
-            if connection is None or connection.closed:
-                return True
             connection.execute(f"SET lock_timeout = {_TIDY_MILLISECONDS}")
             connection.add_notice_handler(listen)
             try:

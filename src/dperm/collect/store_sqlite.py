@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -140,14 +141,22 @@ class SqliteStore(Store):
         for one in list(self._known.values()):
             with suppress(StoreError):  # what is not published yet loses its window in the copy: let it be little
                 self.publish(one)
-        with (
-            explained(self._say, sqlite3.Error),
-            closing(sqlite3.connect(target)) as copy,
-            closing(self._connect()) as here,
-        ):
-            here.backup(copy)
-        with SqliteStore(str(target), create=False) as made:
-            made.rename()
+        # under its name there is never a copy that still counts and publishes as the original does
+        part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+        try:
+            with (
+                explained(self._say, sqlite3.Error),
+                closing(sqlite3.connect(part)) as copy,
+                closing(self._connect()) as here,
+            ):
+                here.backup(copy)
+            with SqliteStore(str(part), create=False) as made:
+                made.rename()
+            part.replace(target)
+        finally:
+            for left in ("", "-wal", "-shm"):
+                with suppress(OSError):
+                    part.with_name(part.name + left).unlink()
 
     def tidy(self) -> bool:
         """Empty the write-ahead log: its pages show in which order ids were spent and counters grew."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from postgres_server import Unavailable, postgres_server
 
 from dperm.collect import Collection
+from dperm.collect.publishing import Publisher
 from dperm.collect.store import Entry, Outcome, Store, open_store
 from dperm.errors import StoreError
 
@@ -87,6 +90,39 @@ def test_nobody_waits_long_for_tidying(postgres: Store, logistic: Collection) ->
     assert postgres.tidy()
     assert not any(state in _file_of_counters(postgres._url) for state in earlier)
     assert postgres.counts(logistic).n_people == 505
+
+
+def test_a_service_that_stands_still_in_its_step_does_not_hold_up_reports(
+    postgres: Store, logistic: Collection
+) -> None:
+    """It may hold the lock until its network fails; everybody else sees the last step meanwhile."""
+    import psycopg
+
+    postgres.register(logistic)
+    _states(postgres, logistic, 1)
+    publisher = Publisher(postgres)
+    assert json.loads(publisher.estimate(logistic, None))["n"] == 501
+    postgres.add([Entry(logistic.digest, np.arange(2000, 2030), np.ones(30, np.uint64), np.zeros(30, int))], 0.0)
+    with psycopg.connect(postgres._url) as still, ThreadPoolExecutor(2) as pool:
+        still.execute("SELECT number FROM dperm_steps FOR UPDATE")
+        try:
+            step = pool.submit(Publisher(postgres).estimate, logistic, None)
+            time.sleep(0.1)
+            report = pool.submit(postgres.add, [Entry(logistic.digest, [99], [1], [0])], 0.0)
+            assert report.result(20) == [Outcome(1, 0, 0)]
+            assert json.loads(step.result(20))["n"] == 501
+        finally:
+            still.rollback()
+    assert json.loads(Publisher(postgres).estimate(logistic, None))["n"] == 532
+
+
+def test_a_lost_connection_is_no_reason_not_to_tidy(postgres: Store, logistic: Collection) -> None:
+    """What was written before the server was started again is still on its disk."""
+    postgres.register(logistic)
+    *earlier, _ = _states(postgres, logistic, 6)
+    postgres._connection.close()
+    assert postgres.tidy()
+    assert not any(state in _file_of_counters(postgres._url) for state in earlier)
 
 
 @pytest.fixture
