@@ -346,6 +346,31 @@ def test_hardly_any_data(loss, n, n_features, intercept, neighbours):
             assert np.isfinite(solution.weights).all()
 
 
+@pytest.mark.parametrize(
+    ("loss", "penalty", "dominance"),
+    [
+        (Squared(residual_clip=1e-9), L2(1e-6), 0.5),
+        (Huber(1e-20), L2(1e-6), 1.0),
+        (SmoothedHinge(0.5), L2(1e150), 0.5),
+        (Logistic(), L2(1e150), 0.0),
+    ],
+    ids=["clipped", "robust", "hinge", "logistic"],
+)
+@pytest.mark.parametrize("neighbours", list(Neighbours), ids=str)
+@pytest.mark.parametrize("intercept", [0.0, 1.0])
+def test_noise_next_to_none_is_no_reason_to_fail(loss, penalty, dominance, neighbours, intercept):
+    """Directions that are not seen, slopes or weights that may hardly be any: variances far apart, or none at all."""
+    solver = replace(SHORT, n_steps=8, dominance=dominance, momentum=0.5 * (dominance == 0.5))
+    for n in (1, 2, 3, 5, 60):
+        data = problem(loss, n, 4, intercept)
+        for rows in (None, 0.0, 1.0):
+            if rows is not None:
+                flat = DesignMatrix.from_array(np.full((n, 4), rows), Layout(n=n, n_features=4).scaling(), intercept)
+                data = replace(data, design=flat)
+            solution, _ = run(solver, objective_of(data, loss, penalty), data, Budget(1e6, 1e-6), neighbours=neighbours)
+            assert np.isfinite(solution.weights).all()
+
+
 def test_the_result_is_shrunk_by_its_noise():
     """Where noise rules, next to nothing is left; where it does not, nothing is taken away."""
     loss = Logistic()
