@@ -37,7 +37,7 @@ from dperm.privacy.scope import Scope
 from dperm.solvers import WhitenedDescent
 from dperm.solvers.central._metric import Metric, MetricProx, handed_on
 from dperm.solvers.central._recipes import recipe_for
-from dperm.solvers.central._settle import Answer, KnownNoise, settled
+from dperm.solvers.central._settle import Answer, Descent, KnownNoise, settled
 from dperm.solvers.central._start import Best, best_constant
 from dperm.testing.data import Layout
 
@@ -439,3 +439,36 @@ def test_noise_of_the_constant_does_not_speak_against_the_columns():
         noise = KnownNoise(np.where(along, loud, 1.0)[:, None], np.ones(1), 1.0)
         _, kept = settled(v, metric, noise, recipe_for(Squared()), facts, None, False)
         assert kept == pytest.approx(1.0 - (2.0 + 0.5 * 2.0) / 200.0, abs=0.002)
+
+
+def test_known_noise_follows_from_the_descent():
+    """Chance is in all steps alike, so its move is squared; what is learnt is the share of the way that was gone."""
+    facts = Facts(1000, 3, 3)
+    metric = Metric.of(np.eye(3), np.ones(3), 1e-6, math.sqrt(3.0), facts.grids)
+    descent = Descent(np.full(2, 0.5), 0.0, 1, np.zeros(3))
+    for trusted in (1.0, 0.5):
+        answer = Answer(np.array([0.4, 0.2]), np.array([0.6, 0.3]), np.array([2.0, 1.0]), trusted)
+        noise = KnownNoise.of(answer, metric, descent, 0.1, 0.01)
+        # two steps of 0.5: the noise of the first is undone by the share 0.5 h in the second
+        left, slower = 1.0 - 0.5 * answer.cautious, 1.0 - 0.5 * answer.curvature
+        expected = 0.25 * (1.0 + left**2) * 0.01 + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01
+        np.testing.assert_allclose(noise.variances, np.tile(expected, (3, 1)), rtol=1e-5)
+        np.testing.assert_allclose(noise.weights, [1.0, 0.5])
+        assert noise.learnt == pytest.approx(np.mean(1.0 - left**2) ** trusted, rel=1e-5)
+
+
+@pytest.mark.parametrize("learnt", [1.0, 0.8, 0.3])
+@pytest.mark.parametrize("size", [1.8, 3.0, 10.0])
+def test_what_stopping_early_has_shrunk_is_not_shrunk_again(learnt, size):
+    facts = Facts(1000, 3, 3)
+    metric = Metric.of(np.eye(3), np.ones(3), 1e-6, math.sqrt(3.0), facts.grids)
+    v = np.array([size, -size, size])
+
+    def moved(share):
+        return settled(v, metric, KnownNoise(np.ones((3, 1)), np.ones(1), share), recipe, facts, None, False)
+
+    recipe = recipe_for(Squared())
+    (full, kept), (out, same) = moved(1.0), moved(learnt)
+    assert kept == same
+    assert 0.0 < kept < 1.0
+    np.testing.assert_allclose(out, full * min(1.0 / kept, learnt**-kept), rtol=1e-9)
