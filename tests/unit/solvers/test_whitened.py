@@ -37,7 +37,7 @@ from dperm.privacy.scope import Scope
 from dperm.solvers import WhitenedDescent
 from dperm.solvers.central._metric import Metric, MetricProx, handed_on
 from dperm.solvers.central._recipes import recipe_for
-from dperm.solvers.central._settle import Answer, Descent, KnownNoise, settled
+from dperm.solvers.central._settle import Answer, Descent, KnownNoise, _mean_shift, settled
 from dperm.solvers.central._start import Best, best_constant
 from dperm.testing.data import Layout
 
@@ -472,3 +472,15 @@ def test_what_stopping_early_has_shrunk_is_not_shrunk_again(learnt, size):
     assert kept == same
     assert 0.0 < kept < 1.0
     np.testing.assert_allclose(out, full * min(1.0 / kept, learnt**-kept), rtol=1e-9)
+
+
+@pytest.mark.parametrize("found", [-9.0, -0.1, 0.1, 9.0])
+def test_the_mean_prediction_moves_as_far_as_the_guide_says(found):
+    known, variance, by_columns = Best(0.0, 2.0, noise=0.3), 0.05, -0.4
+    likely, astray = 0.3**2 + 0.2**2, 0.4**2
+    trusted = likely / (likely + variance + astray)
+    most = (1.0 + trusted) * 0.3 + 0.2
+    expected = math.copysign(min(trusted * abs(found), most), found)
+    assert _mean_shift(found, variance, by_columns, known, True) == pytest.approx(expected)
+    share = (likely + astray) / (likely + astray + variance)
+    assert _mean_shift(found, variance, by_columns, known, False) == pytest.approx(share * found)
