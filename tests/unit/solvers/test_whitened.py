@@ -37,7 +37,7 @@ from dperm.privacy.scope import Scope
 from dperm.solvers import WhitenedDescent
 from dperm.solvers.central._metric import Metric, MetricProx, handed_on
 from dperm.solvers.central._recipes import recipe_for
-from dperm.solvers.central._settle import Answer, KnownNoise, settled
+from dperm.solvers.central._settle import Answer, Descent, KnownNoise, _mean_shift, settled
 from dperm.solvers.central._start import Best, best_constant
 from dperm.testing.data import Layout
 
@@ -346,6 +346,31 @@ def test_hardly_any_data(loss, n, n_features, intercept, neighbours):
             assert np.isfinite(solution.weights).all()
 
 
+@pytest.mark.parametrize(
+    ("loss", "penalty", "dominance"),
+    [
+        (Squared(residual_clip=1e-9), L2(1e-6), 0.5),
+        (Huber(1e-20), L2(1e-6), 1.0),
+        (SmoothedHinge(0.5), L2(1e150), 0.5),
+        (Logistic(), L2(1e150), 0.0),
+    ],
+    ids=["clipped", "robust", "hinge", "logistic"],
+)
+@pytest.mark.parametrize("neighbours", list(Neighbours), ids=str)
+@pytest.mark.parametrize("intercept", [0.0, 1.0])
+def test_noise_next_to_none_is_no_reason_to_fail(loss, penalty, dominance, neighbours, intercept):
+    """Directions that are not seen, slopes or weights that may hardly be any: variances far apart, or none at all."""
+    solver = replace(SHORT, n_steps=8, dominance=dominance, momentum=0.5 * (dominance == 0.5))
+    for n in (1, 2, 3, 5, 60):
+        data = problem(loss, n, 4, intercept)
+        for rows in (None, 0.0, 1.0):
+            if rows is not None:
+                flat = DesignMatrix.from_array(np.full((n, 4), rows), Layout(n=n, n_features=4).scaling(), intercept)
+                data = replace(data, design=flat)
+            solution, _ = run(solver, objective_of(data, loss, penalty), data, Budget(1e6, 1e-6), neighbours=neighbours)
+            assert np.isfinite(solution.weights).all()
+
+
 def test_the_result_is_shrunk_by_its_noise():
     """Where noise rules, next to nothing is left; where it does not, nothing is taken away."""
     loss = Logistic()
@@ -414,3 +439,48 @@ def test_noise_of_the_constant_does_not_speak_against_the_columns():
         noise = KnownNoise(np.where(along, loud, 1.0)[:, None], np.ones(1), 1.0)
         _, kept = settled(v, metric, noise, recipe_for(Squared()), facts, None, False)
         assert kept == pytest.approx(1.0 - (2.0 + 0.5 * 2.0) / 200.0, abs=0.002)
+
+
+def test_known_noise_follows_from_the_descent():
+    """Chance is in all steps alike, so its move is squared; what is learnt is the share of the way that was gone."""
+    facts = Facts(1000, 3, 3)
+    metric = Metric.of(np.eye(3), np.ones(3), 1e-6, math.sqrt(3.0), facts.grids)
+    descent = Descent(np.full(2, 0.5), 0.0, 1, np.zeros(3))
+    for trusted in (1.0, 0.5):
+        answer = Answer(np.array([0.4, 0.2]), np.array([0.6, 0.3]), np.array([2.0, 1.0]), trusted)
+        noise = KnownNoise.of(answer, metric, descent, 0.1, 0.01)
+        # two steps of 0.5: the noise of the first is undone by the share 0.5 h in the second
+        left, slower = 1.0 - 0.5 * answer.cautious, 1.0 - 0.5 * answer.curvature
+        expected = 0.25 * (1.0 + left**2) * 0.01 + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01
+        np.testing.assert_allclose(noise.variances, np.tile(expected, (3, 1)), rtol=1e-5)
+        np.testing.assert_allclose(noise.weights, [1.0, 0.5])
+        assert noise.learnt == pytest.approx(np.mean(1.0 - left**2) ** trusted, rel=1e-5)
+
+
+@pytest.mark.parametrize("learnt", [1.0, 0.8, 0.3])
+@pytest.mark.parametrize("size", [1.8, 3.0, 10.0])
+def test_what_stopping_early_has_shrunk_is_not_shrunk_again(learnt, size):
+    facts = Facts(1000, 3, 3)
+    metric = Metric.of(np.eye(3), np.ones(3), 1e-6, math.sqrt(3.0), facts.grids)
+    v = np.array([size, -size, size])
+
+    def moved(share):
+        return settled(v, metric, KnownNoise(np.ones((3, 1)), np.ones(1), share), recipe, facts, None, False)
+
+    recipe = recipe_for(Squared())
+    (full, kept), (out, same) = moved(1.0), moved(learnt)
+    assert kept == same
+    assert 0.0 < kept < 1.0
+    np.testing.assert_allclose(out, full * min(1.0 / kept, learnt**-kept), rtol=1e-9)
+
+
+@pytest.mark.parametrize("found", [-9.0, -0.1, 0.1, 9.0])
+def test_the_mean_prediction_moves_as_far_as_the_guide_says(found):
+    known, variance, by_columns = Best(0.0, 2.0, noise=0.3), 0.05, -0.4
+    likely, astray = 0.3**2 + 0.2**2, 0.4**2
+    trusted = likely / (likely + variance + astray)
+    most = (1.0 + trusted) * 0.3 + 0.2
+    expected = math.copysign(min(trusted * abs(found), most), found)
+    assert _mean_shift(found, variance, by_columns, known, True) == pytest.approx(expected)
+    share = (likely + astray) / (likely + astray + variance)
+    assert _mean_shift(found, variance, by_columns, known, False) == pytest.approx(share * found)

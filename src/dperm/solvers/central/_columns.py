@@ -16,6 +16,8 @@ _BELIEVED = 3.0
 _MOST_SWEEPS = 30
 #: weights so many times longer than their noise need no choice among columns, and their numbers no care
 _CLEAR = 1e8
+#: least variance of noise in any direction, in mean ones: with less, its inverse is rounding errors
+_LEAST_NOISE = 1e-12
 
 
 def column_pulls(weights: FloatArray, covariance: FloatArray) -> FloatArray:
@@ -39,9 +41,9 @@ def column_pulls(weights: FloatArray, covariance: FloatArray) -> FloatArray:
     if d == 0 or square == 0.0 or not noise * _CLEAR > square:
         return np.zeros(d)
     unit = math.sqrt(noise / d)
-    weights, precision = weights / unit, np.linalg.inv(covariance / unit**2)
+    weights, precision = weights / unit, np.linalg.inv(covariance / unit**2 + _LEAST_NOISE * np.eye(d))
     own = np.diag(precision).copy()
-    share, variance = 0.5, max(square / (noise / d) / d - 1.0, 0.1 * square / noise)
+    share, variance = 0.5, max(square / (noise / d) / d - 1.0, 0.1 * square / noise, 1e-9)
     chances = np.full(d, share)
     means = share * weights
     left = precision @ (weights - means)

@@ -25,6 +25,8 @@ _SKEWED = 0.2
 _ROUGHLY = 0.5
 #: least share of the way that a descent is taken to have gone
 _LEAST_WAY = 0.1
+#: least variance: below it, as under a penalty of any strength, neither noise nor weights are told from zero
+_NEXT_TO_NONE = 1e-200
 #: how far, as a power, that share is believed with classes, where less is known of the curvature away from the start
 _OF_CLASSES = 0.5
 
@@ -151,7 +153,8 @@ class KnownNoise:
         for cautious, curvature, square in zip(answer.cautious, answer.curvature, answer.square, strict=True):
             anew, way = descent.hands_on(cautious * metric.seen)
             _, common = descent.hands_on(curvature * metric.seen)
-            variances.append(anew * noise**2 + common**2 * metric.seen * (square * chance))
+            variance = anew * noise**2 + common**2 * metric.seen * (square * chance)
+            variances.append(np.maximum(variance, _NEXT_TO_NONE))
             gone.append(way * (cautious * metric.seen + descent.penalised))
         share = float(metric.seen @ np.mean(gone, axis=0)) / max(float(metric.seen.sum()), 1e-9)
         learnt = min(max(share, _LEAST_WAY), 1.0) ** answer.trusted

@@ -124,7 +124,8 @@ class SparsePursuit(Solver):
             weights = SparseWeights(facts.d, dict(entries), box)
             j = int(holder.release(replace(query, weights=weights), choose))
             released = holder.release(GradientCoordinate(loss, weights, limit, (j,)), measure)
-            n_clear += abs(float(released[0])) / facts.n > 2.0 * noise + chance
+            if j < facts.n_features:  # a constant that moves tells nothing of columns
+                n_clear += abs(float(released[0])) / facts.n > 2.0 * noise + chance
             gradient = _shrunk(float(released[0]) / facts.n, noise, _TRUE_GRADIENT * limit)
             free = SeparablePenalty() if j in objective.unpenalised else penalty
             length = 1.0 / (float(smoothness[j]) + free.l2)
