@@ -47,7 +47,9 @@ def arrow_kind(kind: Any) -> str:
         return BOOLEAN
     if is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind):
         return NUMBER
-    if is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_string_view(kind):
+    # views came with pyarrow 16
+    is_view = getattr(is_a, "is_string_view", lambda _: False)
+    if is_a.is_string(kind) or is_a.is_large_string(kind) or is_view(kind):
         return TEXT
     return DATE if is_a.is_temporal(kind) else OTHER
 
