@@ -69,6 +69,9 @@ class Database(ABC):
     def _hurry(self, connection: Any) -> None:  # noqa: B027
         """From now on in this transaction, a lock that another service holds for long is a :class:`StoreConflict`."""
 
+    def _alone(self, connection: Any) -> None:  # noqa: B027
+        """From now on in this transaction nobody else writes counters or steps, and all that they wrote is seen."""
+
     @abstractmethod
     def tidy(self) -> bool:
         """Drop what a database keeps of past transactions; called when no reports are waiting.

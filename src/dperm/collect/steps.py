@@ -146,6 +146,7 @@ class Steps(Counters):
         """
 
         def move(connection: Any) -> None:
+            self._alone(connection)  # a step or a report between what is read and what is written would be lost
             for one in self._known.values():
                 before = self._published(connection, one)
                 after = before.holding(self._snapshot(connection, one))

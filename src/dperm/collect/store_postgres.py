@@ -118,6 +118,12 @@ class PostgresStore(Store):
         # a service that stands still in its step would hold up the reports of all others
         connection.execute(f"SET LOCAL lock_timeout = {_STEP_MILLISECONDS}")
 
+    def _alone(self, connection: Any) -> None:
+        # Every statement sees what was written by then, so that without a lock two of them may see different states.
+        # Numbers of steps come first, as for whoever takes a step; rows that are only locked count as being written.
+        self._hurry(connection)
+        connection.execute("LOCK TABLE dperm_steps, dperm_published, dperm_counters, dperm_merged IN EXCLUSIVE MODE")
+
     def _several(self, numbers: list[int]) -> list[int]:
         return numbers
 

@@ -309,6 +309,38 @@ def test_what_a_copy_held_is_shown_with_enough_that_came_later(store: Store, dai
     assert _read(Publisher(store), daily)["windows"] == {"0": 40, "1": 25, "2": 50}
 
 
+@pytest.mark.parametrize("between", ["SELECT number FROM dperm_steps", "FROM dperm_merged", "DELETE"])
+def test_a_database_that_is_told_to_be_a_copy_waits_with_steps_and_reports(
+    between: str, store: Store, daily: Collection, again: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another service is busy at whatever moment: what it showed stays shown, and what it counted stays counted."""
+    other, rows, late = again(), store._rows, []
+    _add(store, daily, 0, 20)
+    assert store.publish(daily)[0].n == 20
+
+    def step() -> Published:
+        _add(other, daily, 20, 20)
+        return other.publish(daily)[0]
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def slowly(connection: Any, sql: str, *given: Any) -> Any:
+            if between in sql and not late:
+                late.append(pool.submit(step))
+                time.sleep(0.3)
+            return rows(connection, sql, *given)
+
+        with monkeypatch.context() as slow:
+            slow.setattr(store, "_rows", slowly)
+            store.rename()
+        shown = late[0].result(20)
+    state, found = store.look(daily)
+    assert found.n == 40
+    assert state.shown.cells().tolist() == shown.shown.cells().tolist()
+    assert state.number == shown.number == 3
+    assert state.held.n == 0
+
+
 def test_a_backup_waits_for_reports_of_its_own(logistic: Collection, tmp_path: Path) -> None:
     with open_store(tmp_path / "a.db", create=True) as a:
         a.register(logistic)
