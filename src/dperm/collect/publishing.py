@@ -66,7 +66,7 @@ class Publisher:
             # a database that cannot be written has published what it has, and can be read
             state, found = self._store.look(one, known)
             reports = found.n
-        if view is None or state.number != view.state.number:
+        if view is None or state.which != view.state.which:
             view = _View(state)
             self.changes += 1
         view.live["reports"], view.looked = reports, time.monotonic()

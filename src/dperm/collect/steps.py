@@ -6,6 +6,7 @@ that keeps it looks again, under a lock, whether what was published is still wha
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ _KEEP = (
     "INSERT INTO dperm_published (task, kind, time_window, block, n) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (task, kind, time_window, block) DO UPDATE SET n = excluded.n"
 )
+_STAMP = "INSERT INTO dperm_about (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
 def step(n: int) -> int:
@@ -49,12 +51,21 @@ class Published:
         What is shown in another window than the one that counted it, to be added to the counters.
     held : Snapshot
         What was counted between the last step and the moment of the copy: it is not shown yet.
+    stamp : str
+        Random: a database that was set back comes to the same numbers with other states. Those of versions that kept
+        no stamp have an empty one.
     """
 
     number: int
     counted: Snapshot
     moved: Snapshot
     held: Snapshot
+    stamp: str = ""
+
+    @property
+    def which(self) -> tuple[int, str]:
+        """What no two states share."""
+        return self.number, self.stamp
 
     @property
     def shown(self) -> Snapshot:
@@ -82,14 +93,14 @@ class Published:
         for window, at, part in Snapshot(one, [*found.rows, *less, *self.held.rows]).joined().rows:
             if window != largest and grown[window] < LEAST_STEP:
                 moved += [(window, at, -part), (largest, at, part)]
-        return Published(self.number + 1, found, Snapshot(one, moved).joined(), Snapshot(one, []))
+        return Published(self.number + 1, found, Snapshot(one, moved).joined(), Snapshot(one, []), _fresh_stamp())
 
     def holding(self, found: Snapshot) -> Published:
         """Return what a copy of the database begins with; its counters are those found."""
         one = found.collection
         less = [(window, at, -n) for window, at, n in self.counted.rows]
         held = Snapshot(one, [*self.held.rows, *found.rows, *less]).joined()
-        return Published(self.number + 1, found, self.moved, held)
+        return Published(self.number + 1, found, self.moved, held, _fresh_stamp())
 
     def rows(self, before: Published) -> list[tuple[int, int, int, bytes]]:
         """Return rows of the database that differ from those before: kind, window, block and content of each."""
@@ -122,8 +133,7 @@ class Steps(Counters):
             What was published a moment ago: it is read again only if it has changed.
         """
         with self._reading() as connection:
-            number = self._step_number(connection, collection)
-            if known is None or known.number != number:
+            if known is None or known.which != self._which(connection, collection):
                 known = self._published(connection, collection)
             return known, self._snapshot(connection, collection)
 
@@ -135,7 +145,7 @@ class Steps(Counters):
                 return known, found.n
             after = known.after(found)
             # whoever counts reports waits for the transaction alone
-            if self._write(partial(self._replace, number=known.number, after=after, rows=after.rows(known))):
+            if self._write(partial(self._replace, before=known.which, after=after, rows=after.rows(known))):
                 return after, found.n
             # another service took a step meanwhile: see which
 
@@ -150,16 +160,18 @@ class Steps(Counters):
             for one in self._known.values():
                 before = self._published(connection, one)
                 after = before.holding(self._snapshot(connection, one))
-                if not self._replace(connection, before.number, after, after.rows(before)):
+                if not self._replace(connection, before.which, after, after.rows(before)):
                     raise StoreConflict("a step was taken meanwhile: nothing was written, try again.")
             self._rename(connection)
 
         self._write(move)
 
-    def _step_number(self, connection: Any, collection: Collection, locking: str = "") -> int:
-        sql = f"SELECT number FROM dperm_steps WHERE task = ?{locking}"
-        found = self._rows(connection, sql, (self._numbers[collection.digest],))
-        return int(found[0][0]) if found else 0
+    def _which(self, connection: Any, collection: Collection, locking: str = "") -> tuple[int, str]:
+        task = self._numbers[collection.digest]
+        number = self._rows(connection, f"SELECT number FROM dperm_steps WHERE task = ?{locking}", (task,))
+        # read after the lock on the number, under which it is written
+        stamp = self._rows(connection, "SELECT value FROM dperm_about WHERE name = ?", (_stamp_name(task),))
+        return int(number[0][0]) if number else 0, str(stamp[0][0]) if stamp else ""
 
     def _published(self, connection: Any, collection: Collection) -> Published:
         sql = "SELECT kind, time_window, block, n FROM dperm_published WHERE task = ?"
@@ -167,17 +179,29 @@ class Steps(Counters):
         for kind, *row in self._rows(connection, sql, (self._numbers[collection.digest],)):
             parts[kind].append((row[0], row[1], row[2]))
         kept = [Snapshot.of_blocks(collection, parts[kind]) for kind in (_COUNTED, _MOVED, _HELD)]
-        return Published(self._step_number(connection, collection), *kept)
+        number, stamp = self._which(connection, collection)
+        return Published(number, *kept, stamp)
 
-    def _replace(self, connection: Any, number: int, after: Published, rows: list[tuple[int, int, int, bytes]]) -> bool:
-        """Keep a state in the place of the one with this number; False if that is no longer the one that is kept."""
+    def _replace(
+        self, connection: Any, before: tuple[int, str], after: Published, rows: list[tuple[int, int, int, bytes]]
+    ) -> bool:
+        """Keep a state in the place of another one; False if that is no longer the one that is kept."""
         collection = after.counted.collection
         task = self._numbers[collection.digest]
         self._hurry(connection)
         first = "INSERT INTO dperm_steps (task, number) VALUES (?, 0) ON CONFLICT (task) DO NOTHING"
         self._rows(connection, first, (task,))
-        if self._step_number(connection, collection, self._locking) != number:
+        if self._which(connection, collection, self._locking) != before:
             return False
         self._many(connection, _KEEP, [(task, *row) for row in rows])
         self._rows(connection, "UPDATE dperm_steps SET number = ? WHERE task = ?", (after.number, task))
+        self._rows(connection, _STAMP, (_stamp_name(task), after.stamp))
         return True
+
+
+def _fresh_stamp() -> str:
+    return secrets.token_hex(16)
+
+
+def _stamp_name(task: int) -> str:
+    return f"step {task}"

@@ -212,6 +212,57 @@ def test_a_database_of_the_version_before(store: Store, daily: Collection, again
     assert _read(Publisher(again()), daily)["n"] == 30
 
 
+_KEPT = ("dperm_about", "dperm_steps", "dperm_published", "dperm_counters", "dperm_spent_1")
+
+
+def _set_back(store: Store, kept: dict[str, list[tuple[Any, ...]]]) -> None:
+    with store._writing() as connection:
+        for table, rows in kept.items():
+            connection.execute(f"DELETE FROM {table}")
+            for row in rows:
+                store._rows(connection, f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        if not hasattr(store, "_url"):  # its newest ids are in a table of their own
+            connection.execute("DELETE FROM dperm_recent_1")
+
+
+def test_a_database_that_was_set_back_under_a_running_service(
+    store: Store, daily: Collection, again: Callable[[], Store]
+) -> None:
+    """It comes to the same number with another state: neither is taken for the other, nor written over it."""
+    running, other = Publisher(store), again()
+    _add(store, daily, 0, 20)
+    _read(running, daily)
+    with store._reading() as connection:
+        kept = {table: store._rows(connection, f"SELECT * FROM {table}") for table in _KEPT}
+    _add(store, daily, 20, 25, day=1)
+    assert _read(running, daily)["windows"] == {"0": 20, "1": 25}
+    remembered, _ = store.look(daily)
+    _set_back(store, kept)
+    _add(other, daily, 100, 30, day=2)
+    state, _ = other.publish(daily)
+    assert state.number == remembered.number == 2
+    assert _read(running, daily)["windows"] == {"0": 20, "2": 30}
+    assert store.look(daily, remembered)[0].shown.windows == {0: 20, 2: 30}
+    with store._writing() as connection:
+        assert not store._replace(connection, remembered.which, state, [])
+    _add(other, daily, 200, 30, day=3)
+    assert store.publish(daily, remembered)[0].shown.windows == {0: 20, 2: 30, 3: 30}
+
+
+def test_a_database_without_stamps(store: Store, daily: Collection, again: Callable[[], Store]) -> None:
+    _add(store, daily, 0, 20)
+    store.publish(daily)
+    with store._writing() as connection:
+        connection.execute("DELETE FROM dperm_about WHERE name <> 'collector'")
+    older = again()
+    state, _ = older.publish(daily)
+    assert (state.which, state.n) == ((1, ""), 20)
+    _add(older, daily, 20, 20)
+    state, _ = older.publish(daily, state)
+    assert (state.number, state.n, len(state.stamp)) == (2, 40, 32)
+    assert store.look(daily)[0].which == state.which
+
+
 def test_a_database_that_cannot_be_written_shows_what_it_published(
     store: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
