@@ -93,6 +93,11 @@ sys.meta_path.insert(0, Waiting())
             ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml"),
             "nothing was spent",
         ),
+        (
+            "dperm.collect.server",
+            ("collect", "serve", "speed.json"),
+            "dperm: interrupted before the collector listened; no report was taken.\n",
+        ),
     ],
 )
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

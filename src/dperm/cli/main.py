@@ -81,9 +81,13 @@ def main() -> None:
 
 def _interrupted() -> str:
     """Say what Ctrl-C leaves behind; a fit says it itself, as it knows what it reserved."""
-    between = len(sys.argv) > 1 and sys.argv[1] in (vertical.name, collect.name)
-    spent = ", and budget that was reserved before stays spent: `dperm ledger list` tells" if between else ""
-    return f"interrupted; nothing was written{spent}."
+    group, command = (*sys.argv[1:3], "", "")[:2]
+    if group == collect.name and command == "serve":  # one that listens ends without an interrupt
+        return "interrupted before the collector listened; no report was taken."
+    if group == collect.name:
+        return "interrupted; what was written before stays."
+    spent = ", and budget that was reserved before stays spent: `dperm ledger list` tells"
+    return f"interrupted; nothing was written{spent if group == vertical.name else ''}."
 
 
 def _end(sentence: str, code: int) -> None:

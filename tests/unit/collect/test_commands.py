@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dperm.cli.main import cli
+from dperm.cli.main import cli, main
+from dperm.collect import store
 from dperm.collect.estimate import _answer
 from dperm.errors import InvalidInput, RunError
 from dperm.estimators.local_queries import Answer
@@ -242,6 +244,29 @@ def test_a_copy_that_was_put_in_place_counts_under_a_new_name(run: Any, tmp_path
     run("counts", "speed", "copy.json", "--database", "copy.db")
     assert "500 new reports" in run("merge", "copy.json")
     assert json.loads(run("estimate", "speed", "--json"))["n"] == 1500
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["serve", "speed.json"], "dperm: interrupted before the collector listened; no report was taken.\n"),
+        (["simulate", "speed.json"], "dperm: interrupted; what was written before stays.\n"),
+    ],
+)
+def test_ctrl_c_says_nothing_of_budgets(
+    run: Any, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A collector has no ledger; whoever counts or is about to listen says what became of the reports."""
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    run("init", "speed.json", *SPEED)
+    monkeypatch.setattr(store, "open_store", stop)
+    monkeypatch.setattr(sys, "argv", ["dperm", "collect", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err.lstrip("\n")) == (1, says)
 
 
 def test_a_collector_that_is_not_there(run: Any) -> None:
