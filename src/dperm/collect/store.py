@@ -62,6 +62,10 @@ class Store(Steps):
         """Spend keys, sorted, none of them spent."""
 
     @abstractmethod
+    def _has_table(self, connection: Any, name: str) -> bool:
+        """Whether there is a table of this name."""
+
+    @abstractmethod
     def _make_spent_table(self, connection: Any, number: int) -> None:
         """Make the tables of one collection's spent ids."""
 
@@ -70,15 +74,21 @@ class Store(Steps):
         """Write a consistent copy while the collector runs."""
 
     # ---------------------------------------------------------------------------------- collections
-    def _start(self, tables: Sequence[str]) -> None:
+    def _start(self, tables: Mapping[str, str], *, create: bool) -> None:
+        named = "SELECT value FROM dperm_about WHERE name = 'collector'"
+
         def make(connection: Any) -> None:
-            for sql in tables:
-                self._rows(connection, sql)
-            if not self._rows(connection, "SELECT value FROM dperm_about WHERE name = 'collector'"):
+            for name, columns in tables.items():
+                self._rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {columns}")
+            if not self._rows(connection, named):
                 made = (secrets.token_hex(8),)
                 self._rows(connection, "INSERT INTO dperm_about (name, value) VALUES ('collector', ?)", made)
 
-        self._write(make)
+        # a database that can only be read, such as a replica, can be looked at; whoever would make it wants to write
+        with self._reading() as connection:
+            complete = all(self._has_table(connection, name) for name in tables) and self._rows(connection, named)
+        if create or not complete:
+            self._write(make)
         self.refresh()
 
     def refresh(self) -> None:

@@ -14,18 +14,18 @@ from dperm.errors import MissingDependency, StoreError, Unsupported
 
 __all__ = ["PostgresStore"]
 
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS dperm_about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS dperm_tasks (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
+_TABLES = {
+    "dperm_about": "(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "dperm_tasks": "(number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
     "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",
-    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window BIGINT, block BIGINT, n BYTEA NOT NULL, "
+    "dperm_counters": "(task INTEGER, time_window BIGINT, block BIGINT, n BYTEA NOT NULL, "
     "PRIMARY KEY (task, time_window, block)) WITH (fillfactor = 50)",
-    "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window BIGINT, cell BIGINT, "
+    "dperm_merged": "(task INTEGER, collector TEXT, time_window BIGINT, cell BIGINT, "
     "n BIGINT NOT NULL, PRIMARY KEY (task, collector, time_window, cell))",
-    "CREATE TABLE IF NOT EXISTS dperm_steps (task INTEGER PRIMARY KEY, number BIGINT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS dperm_published (task INTEGER, kind INTEGER, time_window BIGINT, block BIGINT, "
+    "dperm_steps": "(task INTEGER PRIMARY KEY, number BIGINT NOT NULL)",
+    "dperm_published": "(task INTEGER, kind INTEGER, time_window BIGINT, block BIGINT, "
     "n BYTEA NOT NULL, PRIMARY KEY (task, kind, time_window, block))",
-)
+}
 _CONNECT_SECONDS = 10
 #: how long tidying waits for whoever uses the counters: reports wait behind it
 _TIDY_MILLISECONDS = 50
@@ -55,9 +55,13 @@ class PostgresStore(Store):
         self._connection: Any = None
         if not create:
             with self._reading() as connection:
-                if self._rows(connection, "SELECT to_regclass('dperm_tasks')")[0][0] is None:
+                if not self._has_table(connection, "dperm_tasks"):
                     raise StoreError(f"there is no collector's database in {self.shown}: check the address.")
-        self._start(_TABLES)
+        try:
+            self._start(_TABLES, create=create)
+        except BaseException:
+            self.close()
+            raise
 
     def _connect(self) -> Any:
         return self._driver.connect(
@@ -126,6 +130,9 @@ class PostgresStore(Store):
 
     def _several(self, numbers: list[int]) -> list[int]:
         return numbers
+
+    def _has_table(self, connection: Any, name: str) -> bool:
+        return self._rows(connection, "SELECT to_regclass(?)", (name,))[0][0] is not None
 
     def _make_spent_table(self, connection: Any, number: int) -> None:
         connection.execute(f"CREATE TABLE dperm_spent_{number} (id BIGINT PRIMARY KEY, mark INTEGER NOT NULL)")

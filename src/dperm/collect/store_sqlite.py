@@ -22,18 +22,18 @@ from dperm.errors import InvalidInput, StoreError
 
 __all__ = ["SqliteStore"]
 
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS dperm_about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS dperm_tasks (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
+_TABLES = {
+    "dperm_about": "(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "dperm_tasks": "(number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
     "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",
-    "CREATE TABLE IF NOT EXISTS dperm_counters (task INTEGER, time_window INTEGER, block INTEGER, n BLOB NOT NULL, "
+    "dperm_counters": "(task INTEGER, time_window INTEGER, block INTEGER, n BLOB NOT NULL, "
     "PRIMARY KEY (task, time_window, block))",
-    "CREATE TABLE IF NOT EXISTS dperm_merged (task INTEGER, collector TEXT, time_window INTEGER, cell INTEGER, "
+    "dperm_merged": "(task INTEGER, collector TEXT, time_window INTEGER, cell INTEGER, "
     "n INTEGER NOT NULL, PRIMARY KEY (task, collector, time_window, cell)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS dperm_steps (task INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS dperm_published (task INTEGER, kind INTEGER, time_window INTEGER, block INTEGER, "
+    "dperm_steps": "(task INTEGER PRIMARY KEY, number INTEGER NOT NULL)",
+    "dperm_published": "(task INTEGER, kind INTEGER, time_window INTEGER, block INTEGER, "
     "n BLOB NOT NULL, PRIMARY KEY (task, kind, time_window, block))",
-)
+}
 _BUSY_SECONDS = 30.0
 _CACHE_KIB = 262_144
 _WAL_PAGES = 16_384
@@ -60,7 +60,7 @@ class SqliteStore(Store):
             self._connection = self._connect()
             self._connection.execute("PRAGMA journal_mode = WAL")
         try:
-            self._start(_TABLES)
+            self._start(_TABLES, create=create)
         except BaseException:
             self.close()
             raise
@@ -103,6 +103,9 @@ class SqliteStore(Store):
 
     def _several(self, numbers: list[int]) -> str:
         return json.dumps(numbers)
+
+    def _has_table(self, connection: Any, name: str) -> bool:
+        return bool(self._rows(connection, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
 
     def _make_spent_table(self, connection: Any, number: int) -> None:
         for table in ("recent", "spent"):

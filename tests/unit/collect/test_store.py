@@ -155,6 +155,31 @@ def test_a_full_disk_acknowledges_nothing(logistic: Collection, tmp_path: Path) 
         assert store.add([_entry(logistic, 20_000, 2)], 0.0) == [Outcome(20_000, 0, 0)]
 
 
+def test_a_database_that_can_only_be_read_can_be_looked_at(
+    store: Any, logistic: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.register(logistic)
+    store.add([_entry(logistic, 100, 1)], 0.0)
+    if hasattr(store, "_url"):
+        joint = "&" if "?" in store._url else "?"
+        address = f"{store._url}{joint}options=-c%20default_transaction_read_only%3Don"
+    else:
+        address, connect = str(store._path), store_sqlite.SqliteStore._connect
+
+        def reading(self: Any) -> sqlite3.Connection:
+            made = connect(self)
+            made.execute("PRAGMA query_only = ON")
+            return made
+
+        monkeypatch.setattr(store_sqlite.SqliteStore, "_connect", reading)
+    with open_store(address) as replica:
+        assert replica.counts(replica.find("logistic")).n_people == 100
+        with pytest.raises(StoreError):  # or the test would see nothing
+            replica.add([_entry(logistic, 1, 2)], 0.0)
+    with pytest.raises(StoreError):  # a service must not listen and then turn all reports away
+        open_store(address, create=True)
+
+
 def test_a_backup_is_a_database(logistic: Collection, tmp_path: Path) -> None:
     with open_store(tmp_path / "x.db", create=True) as store:
         store.register(logistic)
