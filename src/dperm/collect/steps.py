@@ -16,6 +16,7 @@ import numpy as np
 from dperm.collect.counters import Counters, Snapshot
 from dperm.collect.database import StoreConflict
 from dperm.collect.schema import Collection
+from dperm.errors import StoreError
 
 __all__ = ["LEAST_STEP", "Published", "Steps", "step"]
 
@@ -157,6 +158,9 @@ class Steps(Counters):
 
         def move(connection: Any) -> None:
             self._alone(connection)  # a step or a report between what is read and what is written would be lost
+            tasks = {number for (number,) in self._rows(connection, "SELECT number FROM dperm_tasks")}
+            if tasks != set(self._numbers.values()):  # what it counted is not known here, and would be lost
+                raise StoreError(f"a collection was added to {self.shown} meanwhile: nothing was written, try again.")
             for one in self._known.values():
                 before = self._published(connection, one)
                 after = before.holding(self._snapshot(connection, one))

@@ -392,6 +392,18 @@ def test_a_database_that_is_told_to_be_a_copy_waits_with_steps_and_reports(
     assert state.held.n == 0
 
 
+def test_a_copy_loses_no_collection_that_another_service_added(
+    store: Store, daily: Collection, collections: dict[str, Collection], again: Callable[[], Store]
+) -> None:
+    other = again()
+    added = next(one for one in collections.values() if one.name != daily.name)
+    other.register(added)
+    _add(other, added, 0, 3)
+    with pytest.raises(StoreError, match=r"a collection was added to .* meanwhile"):
+        store.rename()
+    assert other.counts(added).n_people == 3
+
+
 def test_a_backup_waits_for_reports_of_its_own(logistic: Collection, tmp_path: Path) -> None:
     with open_store(tmp_path / "a.db", create=True) as a:
         a.register(logistic)

@@ -121,3 +121,11 @@ def population():
 def law():
     """Chances of bits, and counts drawn with them."""
     return chances, drawn
+
+
+@pytest.fixture(scope="session")
+def table():
+    """One column that decides, and labels."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (5000, 1))
+    return x, x[:, 0] > 0.1 * rng.normal(size=5000)

@@ -17,13 +17,6 @@ from dperm.solvers.local import Counts, Task
 BOUNDS = Bounds(features=(-1, 1), classes=[False, True])
 
 
-@pytest.fixture(scope="module")
-def table():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (5000, 1))
-    return x, x[:, 0] > 0.1 * rng.normal(size=5000)
-
-
 def fits(ledger):
     return ledger.spent().n_fits
 

@@ -12,13 +12,6 @@ from dperm.solvers.local import Counts
 BOUNDS = Bounds(features=(-1, 1), classes=[False, True])
 
 
-@pytest.fixture(scope="module")
-def table():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (5000, 1))
-    return x, x[:, 0] > 0.1 * rng.normal(size=5000)
-
-
 def fits(ledger):
     return ledger.spent().n_fits
 
