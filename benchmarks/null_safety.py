@@ -6,7 +6,9 @@
 Excess is the loss on fresh rows less that of the best constant of the training rows (its mean, or its classes' shares),
 over that constant's loss: squared error or log loss. Every draw has new data and new noise. Shown are the mean, its
 standard error, the part that the constant prediction nearest to the model's own would have had (the noise of the
-released mean), and in how many fits of all a warning was given, by the plan or by the fit.
+released mean), that of a constant on which the whole budget is spent, and in how many fits of all a warning was given,
+by the plan or by the fit. What a private constant must lose no private model is without; what the columns add to the
+model's own is the rest of the excess.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from dperm import Bounds, DPLasso, DPLogisticRegression, DPRidge
+from dperm.privacy.budget import Budget
 
 N_TEST = 10_000
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
@@ -70,12 +73,24 @@ FAMILIES: dict[str, tuple[int, Draw, Any]] = {
 REGRESSION = tuple(FAMILIES)[:11]
 
 
-def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tuple[float, float, bool]:
-    """Excess of a fit, of the constant next to it, and whether it warned."""
+def _private_constant(truth: Any, half: float, n: int, mu: float, neighbours: str, rng: np.random.Generator) -> Any:
+    """Mean (or shares of classes) with the noise of a single release on which all is spent."""
+    apart = {"zero-out": 1.0, "replace-one": 2.0 if np.ndim(truth) == 0 else np.sqrt(2.0)}[neighbours]
+    noise = apart * half / (n * mu)
+    noisy = truth + noise * rng.normal(size=np.shape(truth))
+    if np.ndim(truth) == 0:
+        return noisy
+    shares = np.maximum(noisy, max(3.0 / n, noise))
+    return shares / shares.sum()
+
+
+def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tuple[float, float, float, bool]:
+    """Excess of a fit, of the constant next to it, of one on which all is spent, and whether the fit warned."""
     p, draw, public = FAMILIES[family]
     rng = np.random.default_rng([seed, n, list(FAMILIES).index(family), 77])
     X = np.clip(rng.normal(size=(n + N_TEST, p)), -3.0, 3.0)
     y, sparse = draw(rng, X), "l1" in family
+    mu = Budget(epsilon, 1.0 / n**2).mu  # with the delta that an estimator takes by itself
     scaled: dict[str, Any] = {"scale": 1.0, "clip": 3.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -85,7 +100,9 @@ def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tup
             model.fit(X[:n], y[:n])
             predicted, test = model.predict(X[n:]), y[n:]
             null = np.mean((y[:n].mean() - test) ** 2)
-            losses = [np.mean((one - test) ** 2) for one in (predicted, predicted.mean())]
+            half = 0.5 * (public[1] - public[0])
+            alone = np.clip(_private_constant(y[:n].mean(), half, n, mu, neighbours, rng), *public)
+            losses = [np.mean((one - test) ** 2) for one in (predicted, predicted.mean(), alone)]
         else:
             model = DPLogisticRegression(
                 epsilon=epsilon,
@@ -97,15 +114,21 @@ def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tup
             shares = np.maximum(np.bincount(np.asarray(y[:n], dtype=int), minlength=k), 0.5)
             null = -np.mean(np.log(shares / shares.sum())[test])
             chances = model.predict_proba(X[n:])
-            losses = [-np.mean(np.log(one[np.arange(N_TEST), test])) for one in (
-                chances, np.broadcast_to(chances.mean(axis=0), chances.shape))]  # fmt: skip
-    whole, constant = ((loss - null) / null for loss in losses)
-    return float(whole), float(constant), bool(model.privacy_report_.public["warnings"])
+            if k == 2:  # one share says both: the sum of plus or minus one half has half the sensitivity
+                one = np.clip(_private_constant(shares[1] / n, 0.5, n, mu, neighbours, rng), 3.0 / n, 1.0 - 3.0 / n)
+                alone = np.array([1.0 - one, one])
+            else:
+                alone = _private_constant(shares / n, 1.0, n, mu, neighbours, rng)
+            constants = (np.broadcast_to(one, chances.shape) for one in (chances.mean(axis=0), alone))
+            losses = [-np.mean(np.log(one[np.arange(N_TEST), test])) for one in (chances, *constants)]
+    whole, constant, alone = ((loss - null) / null for loss in losses)
+    return float(whole), float(constant), float(alone), bool(model.privacy_report_.public["warnings"])
 
 
 def _cell(cell: tuple[str, int, str, float], draws: int) -> dict[str, Any]:
     found = np.array([_one(*cell, seed) for seed in range(draws)])
-    error = found[:, 0].std(ddof=1) / np.sqrt(draws)
+    columns = found[:, 0] - found[:, 1]
+    error, of_columns, of_alone = (one.std(ddof=1) / np.sqrt(draws) for one in (found[:, 0], columns, found[:, 2]))
     return {
         "family": cell[0],
         "rows": cell[1],
@@ -114,7 +137,11 @@ def _cell(cell: tuple[str, int, str, float], draws: int) -> dict[str, Any]:
         "excess": round(float(found[:, 0].mean()), 5),
         "error": round(float(error), 5),
         "constant": round(float(found[:, 1].mean()), 5),
-        "warned": int(found[:, 2].sum()),
+        "columns": round(float(columns.mean()), 6),
+        "columns_error": round(float(of_columns), 6),
+        "alone": round(float(found[:, 2].mean()), 5),
+        "alone_error": round(float(of_alone), 5),
+        "warned": int(found[:, 3].sum()),
         "draws": draws,
     }
 
@@ -140,15 +167,26 @@ def _table(results: list[dict[str, Any]]) -> str:
         found = [cells[family, *where] for where in SHOWN]
         texts = (f"{one['excess']:.4f} ± {one['error']:.4f} ({one['constant']:.4f})" for one in found)
         lines.append(f"| {family} | " + " | ".join(texts) + " |")
-    above = [one for one in results if one["family"] in useless and one["excess"] > 2.0 * one["error"]]
-    said = sum(one["warned"] >= 0.9 * one["draws"] for one in above)
-    n_cells = sum(one["family"] in useless for one in results)
-    lines += [
-        "",
-        f"{len(above)} of {n_cells} cells lie above the null model by more than two standard errors; "
-        f"in {said} of them at least nine fits of ten say so.",
-    ]
+    of_use = [one for one in results if one["family"] in useless]
+    lines += ["", _counts("all cells", of_use), ""]
+    enough = [one for one in of_use if one["rows"] >= 1500 and one["epsilon"] >= 0.5]
+    lines.append(_counts("1,500 rows or more, epsilon 0.5 or more", enough))
     return "\n".join(lines)
+
+
+def _counts(name: str, cells: list[dict[str, Any]]) -> str:
+    above = [one for one in cells if one["excess"] > 2.0 * one["error"]]
+    said = sum(one["warned"] >= 0.9 * one["draws"] for one in above)
+    alone = sum(one["alone"] > 2.0 * one["alone_error"] for one in cells)
+    columns = sum(one["columns"] > 2.0 * one["columns_error"] for one in cells)
+    largest = sorted((one["columns"] for one in cells), reverse=True)
+    return (
+        f"{len(cells)} cells ({name}): what columns add exceeds two standard errors in {columns} "
+        f"(by chance alone: {0.023 * len(cells):.0f}), its mean is {np.mean(largest):.5f}, the three largest are "
+        f"{', '.join(f'{one:.4f}' for one in largest[:3])}. The whole lies above the exact null model by more than two "
+        f"standard errors in {len(above)}, in {said} of which at least nine fits of ten say so; a constant on which "
+        f"all is spent does in {alone}."
+    )
 
 
 def main() -> None:

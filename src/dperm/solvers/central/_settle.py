@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dperm.data.facts import Facts
 from dperm.objective import Logistic, Loss, Squared
 from dperm.solvers.central._columns import column_pulls
+from dperm.solvers.central._doubt import doubt
 from dperm.solvers.central._metric import Metric, handed_on
 from dperm.solvers.central._recipes import Recipe
 from dperm.solvers.central._start import Best
@@ -23,10 +24,16 @@ FloatArray = NDArray[np.float64]
 _SKEWED = 0.2
 #: by how much of what columns add to the mean prediction the roughly known mean row may be wrong
 _ROUGHLY = 0.5
+#: most noise of the unit of residuals that counts, in units
+_UNSURE = 0.5
 #: least share of the way that a descent is taken to have gone
 _LEAST_WAY = 0.1
 #: least variance: below it, as under a penalty of any strength, neither noise nor weights are told from zero
 _NEXT_TO_NONE = 1e-200
+#: a result that columns of no use would show more often than this says nothing of any column
+_UNLIKELY = 0.1
+#: and one that they would show less often than this says so clearly that chance counts no more than it did
+_CLEARLY = 1e-4
 #: how far, as a power, that share is believed with classes, where less is known of the curvature away from the start
 _OF_CLASSES = 0.5
 
@@ -62,10 +69,13 @@ class Answer:
         >>> [Answer.of(Logistic(), classes, Best(0.0, 0.5), 0.5, b).curvature.round(3).item() for b in (0.0, 0.5, 1.0)]
         [0.001, 0.062, 0.113]
         """
-        if not isinstance(loss, Squared):  # whose own limit seldom binds
+        bound = math.inf
+        if isinstance(loss, Squared):
+            bound = loss.slope_bound  # half the range: binds for the few that lie far from all others, or for none
+        else:
             clip = min(clip, loss.slope_bound / best.slope)
         if loss.task == "regression":
-            return cls._numbers(recipe, best, clip)
+            return cls._numbers(recipe, best, clip, bound)
         passing = min(1.0, clip)
         usual = passing * min(recipe.curvature, best.curvature)
         scatter: FloatArray
@@ -83,16 +93,25 @@ class Answer:
         )
 
     @classmethod
-    def _numbers(cls, recipe: Recipe, best: Best, clip: float) -> Answer:
-        """Residuals are taken as normal, but with a skewed target most are close by and answer."""
+    def _numbers(cls, recipe: Recipe, best: Best, clip: float, bound: float) -> Answer:
+        """Residuals are taken as normal, but those on the crowded side of a skewed target are close by and answer."""
         below = math.erf(clip / math.sqrt(math.pi))
-        curvature = np.array([recipe.curvature * max(below, 1.0 - 1.0 / best.skew)])
+        # residuals may be longer than their noisy unit says, and fewer of them answer then
+        surely = math.erf(clip / (1.0 + min(best.unsure, _UNSURE)) / math.sqrt(math.pi))
+        few = 0.5 / best.skew  # share of targets on the other side, a typical slope away
+        cautious, answers = (1.0 - 1.0 / best.skew + share / best.skew for share in (surely, below))
+        if bound < best.slope:
+            cautious, answers = min(cautious, 1.0 - few), min(answers, 1.0 - few)
         cut = clip * math.sqrt(2.0 / math.pi)  # in standard deviations
         passed = below - cut * math.sqrt(2.0 / math.pi) * math.exp(-0.5 * cut * cut) + cut * cut * (1.0 - below)
         # half of the deviation lies on either side: the mean square of two heaps is that half times long plus short
         heaps = 0.5 * (best.slope / best.skew) ** 2 * (best.skew + 1.0)
+        heaps -= few * max(best.slope**2 - bound**2, 0.0)
         normal = 1.0 + (0.5 * math.pi - 1.0) / best.skew**2
-        return cls(curvature, curvature, np.array([heaps * normal * passed]), 1.0)
+        curvature = recipe.curvature
+        return cls(
+            np.array([curvature * cautious]), np.array([curvature * answers]), np.array([heaps * normal * passed]), 1.0
+        )
 
 
 def _two_classes(best: Best, limit: float, blindness: float) -> tuple[float, float]:
@@ -134,8 +153,10 @@ class KnownNoise:
     Attributes
     ----------
     variances : array of shape (d, outputs)
-        In each direction, by noise in every step and by chance in the data. Chance looks like signal, predicts nothing,
-        and is the same in all steps.
+        In each direction, by noise in every step and by as much of the chance in the data as counts against a result of
+        which something was learnt. Chance looks like signal, predicts nothing, and is the same in all steps.
+    alone : array of shape (d, outputs)
+        The same with all of the chance, for the question whether anything was learnt.
     weights : array of shape (outputs,)
         How much an output matters to the loss, against the one that matters most.
     learnt : float
@@ -143,22 +164,33 @@ class KnownNoise:
     """
 
     variances: FloatArray
+    alone: FloatArray
     weights: FloatArray
     learnt: float
 
     @classmethod
-    def of(cls, answer: Answer, metric: Metric, descent: Descent, noise: float, chance: float) -> KnownNoise:
-        """Build it from the noise of a step, and from chance in squares of slopes."""
-        variances, gone = [], []
+    def of(
+        cls, answer: Answer, metric: Metric, descent: Descent, noise: float, chance: float, counted: float
+    ) -> KnownNoise:
+        """Build it from the noise of a step, from chance in squares of slopes, and from the part of it that counts."""
+        variances, alone, gone = [], [], []
         for cautious, curvature, square in zip(answer.cautious, answer.curvature, answer.square, strict=True):
             anew, way = descent.hands_on(cautious * metric.seen)
             _, common = descent.hands_on(curvature * metric.seen)
-            variance = anew * noise**2 + common**2 * metric.seen * (square * chance)
-            variances.append(np.maximum(variance, _NEXT_TO_NONE))
+            by_noise, by_chance = anew * noise**2, common**2 * metric.seen * (square * chance)
+            variances.append(np.maximum(by_noise + counted * by_chance, _NEXT_TO_NONE))
+            alone.append(np.maximum(by_noise + by_chance, _NEXT_TO_NONE))
             gone.append(way * (cautious * metric.seen + descent.penalised))
         share = float(metric.seen @ np.mean(gone, axis=0)) / max(float(metric.seen.sum()), 1e-9)
         learnt = min(max(share, _LEAST_WAY), 1.0) ** answer.trusted
-        return cls(np.stack(variances, axis=1), answer.curvature / answer.curvature.max(), learnt)
+        weights = answer.curvature / answer.curvature.max()
+        return cls(np.stack(variances, axis=1), np.stack(alone, axis=1), weights, learnt)
+
+    def judged(self, doubted: float) -> FloatArray:
+        """Variances by which a result is shrunk: the less clear it is, the more of the chance counts against it."""
+        unclear = math.log(max(doubted, _CLEARLY) / _CLEARLY) / math.log(_UNLIKELY / _CLEARLY)
+        out: FloatArray = self.variances + min(unclear, 1.0) * (self.alone - self.variances)
+        return out
 
 
 def settled(
@@ -174,7 +206,8 @@ def settled(
 
     Columns whose weights noise (its variance is known in each direction) alone explains go first, the constant never.
     What is left is shrunk as a whole, by what the columns show: a constant that drifts, as clipped slopes of unequal
-    classes or of a skewed target make it, is no signal and must not speak for them, nor its noise against them. A
+    classes or of a skewed target make it, is no signal and must not speak for them, nor its noise against them. Where
+    columns of no use would have shown as much, next to nothing is left, or nothing. A
     descent that stopped early is shrunk by that much less: it did part of it already. At last
     the constant is set by what is ``known`` of a regression's target; without it the constant is shrunk with all.
     Returned next to the move is the share that noise leaves of a descent with time for all.
@@ -193,14 +226,19 @@ def settled(
             constant = np.linalg.inv(matrix)[:, -1]
             pull = metric.seen * constant
             held -= np.outer(constant, pull / max(float(constant @ pull), 1e-12 * float(constant @ constant)))
+        energy = np.sqrt(np.maximum(metric.seen, 0.0))[:, None] * held
+        doubted = doubt(outputs, noise.alone, noise.weights, energy, matrix[: facts.n_features])
+        variances = noise.judged(doubted)
         for k in range(outputs.shape[1]):
-            deviation = np.sqrt(noise.variances[:, k])
+            deviation = np.sqrt(variances[:, k])
             scaled = matrix[: facts.n_features] * deviation
             pulls = column_pulls(matrix[: facts.n_features] @ outputs[:, k], scaled @ scaled.T)
             stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
             parts[:, k] = metric.seen * np.square(held @ (deviation[:, None] * stays)).sum(axis=1)
             left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
         kept = recipe.kept(parts * noise.weights, float(metric.seen @ np.square(held @ left) @ noise.weights))
+        if doubted > _UNLIKELY:
+            kept = min(kept, recipe.least_kept * (1.0 - doubted))
     moved = matrix @ left
     # the less is left, the less sure it is that anything was learnt at all
     out = (1.0 if noise is None else min(1.0, kept / noise.learnt**kept)) * moved

@@ -59,6 +59,8 @@ class Best:
         Second derivative of the loss there, as far as it depends on the released shares; infinite where it does not.
     noise : float
         Standard deviation of the noise of the released mean.
+    unsure : float
+        That of the released size of a slope, in such sizes.
     notes : tuple of str
         What the released values give to worry about.
     """
@@ -68,6 +70,7 @@ class Best:
     skew: float = 1.0
     curvature: float = math.inf
     noise: float = 0.0
+    unsure: float = 0.0
     notes: tuple[str, ...] = ()
 
 
@@ -168,7 +171,7 @@ class Start:
         mean = float(holder.release(query, mechanism)[0]) / facts.n + 0.5 * largest
         mean = min(max(mean, 0.01 * largest), largest)
         if best.constant is None:
-            return replace(best, slope=mean)
+            return replace(best, slope=mean, unsure=noise / mean)
         # Half of the mean deviation lies on either side of the mean. Targets on one side lie within the room there, so
         # they are at least this share of all, noise granted; the others then lie further away the fewer they can be.
         room = min(best.constant - facts.target_low, facts.target_high - best.constant) + 3.0 * best.noise
@@ -182,7 +185,7 @@ class Start:
                 "declared range) is not small against the distance of targets from it, and predictions may miss it: "
                 "declare a narrower range of the target",
             )
-        return replace(best, slope=min(mean * skew, largest), skew=skew, notes=notes)
+        return replace(best, slope=min(mean * skew, largest), unsure=noise / mean, skew=skew, notes=notes)
 
 
 def _rare(shares: FloatArray, noise: float) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ from dperm.solvers.central.whitened import WhitenedDescent
 __all__ = ["Automatic"]
 
 _MOST_COLUMNS = 1500
+#: noise of the constant is weighed against that of a column as if it did so many times the harm
+_CONSTANT_COUNTS = 2.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Automatic(Solver):
         wanted = 0.29 * facts.n * mu / (neighbours.records_apart * math.log(max(3, facts.d)))
         target = _target_share(loss, facts, mu, neighbours)
         return SparsePursuit(
-            n_steps=min(max(round(wanted), 1), 40), target_share=max(target, 0.03), deviation_share=0.03, clip=1.5
+            n_steps=min(max(round(wanted), 1), 40), target_share=max(target, 0.08), deviation_share=0.03, clip=1.5
         )
 
     def _whitened(self, loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> WhitenedDescent:
@@ -62,6 +64,7 @@ class Automatic(Solver):
         dominance = noise_dominance(loss, facts, mu, neighbours)
         target = _target_share(loss, facts, mu, neighbours)
         length = min(max(target / (2.0 if loss.task == "classification" else 4.0), 0.005), 0.04)
+        target = max(target, min(_balanced_share(loss, facts), recipe.target_shares[1]))
         moments = recipe.mixed(recipe.moment_shares, dominance)
         deviation = min(target, 0.05)
         rest = 1.0 - target - length - moments - (deviation if loss.task == "regression" else 0.0)
@@ -87,6 +90,15 @@ class Automatic(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         raise PlanViolation("the automatic rule must be configured with a budget before it can solve.")
+
+
+def _balanced_share(loss: Loss, facts: Facts) -> float:
+    """Share of the target's mean with which its noise and that of all columns together do least harm.
+
+    The first harms in proportion to 1 / share, the second to d^2 / (1 - share), whatever rows and budget are.
+    """
+    counts = _CONSTANT_COUNTS * math.sqrt(max(2, loss.n_outputs) / 2.0)
+    return counts / (counts + facts.d)
 
 
 def _target_share(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:

@@ -29,6 +29,7 @@ from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central._doubt import NOTHING_SEEN
 from dperm.solvers.central._recipes import recipe_for
 from dperm.solvers.central._start import Start
 from dperm.solvers.central.blocks import coordinate_smoothness
@@ -139,11 +140,10 @@ class SparsePursuit(Solver):
                 progress(t + 1, self.n_steps)
         notes = best.notes
         if not n_clear:
-            if loss.task == "classification":
-                entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
+            entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
             # a note on the target, or the plan, says more
             if not notes and not self._start.doubts(loss, facts, calibrated, holder.neighbours):
-                notes = ("no column could be told from noise: predictions are one constant, or next to it",)
+                notes = (NOTHING_SEEN,)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
 
     def forecast(

@@ -31,7 +31,7 @@ from dperm.data.facts import Facts
 from dperm.data.holder import DataHolder
 from dperm.data.rowmap import RowMap
 from dperm.errors import InvalidInput, Unsupported
-from dperm.objective import Objective, Squared
+from dperm.objective import Loss, Objective, Squared
 from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms import GaussianNoise
 from dperm.privacy.neighbours import Neighbours
@@ -39,6 +39,7 @@ from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers._checks import fraction, positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central._doubt import NOTHING_SEEN
 from dperm.solvers.central._metric import Metric, MetricProx
 from dperm.solvers.central._recipes import Recipe, expected_noise, recipe_for
 from dperm.solvers.central._settle import Answer, Descent, KnownNoise, settled
@@ -163,8 +164,7 @@ class WhitenedDescent(Solver):
             answer = Answer.of(loss, recipe, best, clip_in_typical, blindness)
             descent = Descent(steps, self.momentum, n_averaged, prox.bend)
             # the less noise there is, the more a fit is to be like one without privacy, by which chance is believed
-            chance = dominance**0.25 / facts.n
-            known_noise = KnownNoise.of(answer, metric, descent, noise, chance)
+            known_noise = KnownNoise.of(answer, metric, descent, noise, 1.0 / facts.n, dominance**0.25)
         # the squared loss asks for the mean, which is known; a robust one has its own idea of the middle of a target
         half = 0.5 * (facts.target_high - facts.target_low)
         asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half
@@ -174,11 +174,7 @@ class WhitenedDescent(Solver):
         # a note on the target, or the plan, says more
         said = notes or self._start.doubts(loss, facts, calibrated, holder.neighbours)
         if kept < _DOUBTFUL and not said:
-            instead = "its mean" if loss.task == "regression" else "the shares of its classes"
-            notes += (
-                f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little "
-                f"about the target, predictions may be worse than {instead}",
-            )
+            notes += (_doubtful(kept, loss),)
         return Solution(start + moved, self.n_steps, notes)
 
     def _steps(
@@ -253,6 +249,16 @@ class WhitenedDescent(Solver):
             doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
             least_seen=least,
         )
+
+
+def _doubtful(kept: float, loss: Loss) -> str:
+    if kept < 0.005:
+        return NOTHING_SEEN
+    instead = "its mean" if loss.task == "regression" else "the shares of its classes"
+    return (
+        f"noise is a large part of the weights, which were shrunk to {kept:.0%}: if the columns say little "
+        f"about the target, predictions may be worse than {instead}"
+    )
 
 
 def _moments(facts: Facts, length: float, height: float) -> tuple[MappedSecondMoment, FloatArray, float]:

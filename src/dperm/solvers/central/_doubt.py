@@ -1,0 +1,62 @@
+"""Whether columns say anything at all, told from weights of known noise: post-processing of what is released."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+__all__ = ["NOTHING_SEEN", "doubt"]
+
+FloatArray = NDArray[np.float64]
+
+#: what a fit says where every column could be of no use
+NOTHING_SEEN = "no column could be told from noise: predictions are one constant, or next to it"
+
+
+def doubt(
+    result: FloatArray, variances: FloatArray, weights: FloatArray, energy: FloatArray, columns: FloatArray
+) -> float:
+    """Chance that columns of no use show as much as these do, at most: 1 where nothing speaks for any of them.
+
+    Looked at twice, so that the smaller of two chances counts double: at the energy of all columns, which many weak
+    ones have in common, taken as the multiple of a chi-square with the same mean and variance (Satterthwaite 1946),
+    and at the column that stands out most among all (Bonferroni).
+
+    Parameters
+    ----------
+    result, variances : array of shape (d, outputs)
+        Result of a descent in mapped coordinates, and how each would scatter around zero.
+    weights : array of shape (outputs,)
+        How much an output matters.
+    energy : array of shape (k, d)
+        Root of the energy: that of a result v is the square length of ``energy @ v``.
+    columns : array of shape (p, d)
+        Map from a result to the weights of columns.
+
+    >>> flat, unit = np.ones((40, 1)), np.eye(40)
+    >>> round(doubt(flat, flat, np.ones(1), unit, unit), 2)
+    0.94
+    >>> doubt(2.0 * flat, flat, np.ones(1), unit, unit) < 1e-9  # many together
+    True
+    >>> doubt(6.0 * np.eye(40)[:, :1], flat, np.ones(1), unit, unit) < 1e-5  # one alone
+    True
+    """
+    unit = float(variances.mean())  # whose square may be too small for a float
+    found = expected = square = largest = 0.0
+    for v, variance, weight in zip(result.T / math.sqrt(unit), variances.T / unit, weights, strict=True):
+        spread = energy * np.sqrt(variance)
+        covariance = weight * (spread @ spread.T)
+        found += float(weight * np.square(energy @ v).sum())
+        expected += float(np.trace(covariance))
+        square += float(np.square(covariance).sum())
+        own = np.square(columns) @ variance
+        known = own > 0.0  # a column that the metric leaves out has neither weight nor noise
+        largest = max(largest, float((np.square(columns @ v)[known] / own[known]).max(initial=0.0)))
+    if square <= 0.0:
+        return 1.0
+    together = float(chdtrc(expected**2 / square, found * expected / square))
+    alone = float(chdtrc(1.0, largest)) * len(columns) * len(weights)
+    return min(1.0, 2.0 * min(together, alone))
