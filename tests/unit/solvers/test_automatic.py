@@ -126,6 +126,18 @@ def test_more_noise_means_more_caution():
     assert (np.diff(recipe.decay(0.0, 10)) < 0.0).all()
 
 
+def test_the_constant_gets_a_share_that_balances_its_noise_with_that_of_the_columns():
+    """Plenty of rows: the share hangs on the number of coordinates alone, and ends at what a recipe allows."""
+    many = 10**6
+    for loss in (Logistic(), Squared()):
+        shares = [chosen(loss, L2(0.1), many, p, 1.0).target_share for p in (2, 9, 99, 1400)]
+        assert shares[0] == recipe_for(loss).target_shares[1]
+        assert shares[1] == pytest.approx(2.0 / 12.0)
+        assert shares[2:] == [max(recipe_for(loss).target_shares[0], 2.0 / (2.0 + d)) for d in (100, 1401)]
+    several = chosen(Multinomial(8), L2(0.1), many, 19, 1.0)
+    assert several.target_share == pytest.approx(4.0 / 24.0)
+
+
 def test_pursuit_takes_more_steps_with_more_budget():
     counts = [chosen(Logistic(), L1(0.1), 1000, 1000, epsilon).n_steps for epsilon in (1e-3, 0.5, 2.0, 8.0)]
     assert counts == sorted(counts)
