@@ -26,6 +26,8 @@ from dperm.solvers.central.whitened import WhitenedDescent
 __all__ = ["Automatic"]
 
 _MOST_COLUMNS = 1500
+#: most of the budget that the target's mean may take, and from which share on that would be wanted it takes more
+_MOST_FOR_MEAN, _TOO_FEW = 0.7, 1.5
 #: noise of the constant is weighed against that of a column as if it did so many times the harm
 _CONSTANT_COUNTS = 2.0
 
@@ -105,4 +107,7 @@ def _target_share(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -
     """The mean of the target gets more of the budget where few rows make it noisy."""
     recipe = recipe_for(loss)
     few = (recipe.rows_for_target * neighbours.records_apart / (facts.n * mu)) ** 2
-    return min(max(few, recipe.target_shares[0]), recipe.target_shares[1])
+    least, most = recipe.target_shares
+    # with so few rows that columns cannot be told from noise, the mean is all that can be had
+    most = min(most * max(1.0, math.sqrt(few / _TOO_FEW)), _MOST_FOR_MEAN)
+    return min(max(few, least), most)
