@@ -8,7 +8,7 @@ over that constant's loss: squared error or log loss. Every draw has new data an
 standard error, the part that the constant prediction nearest to the model's own would have had (the noise of the
 released mean), that of a constant on which the whole budget is spent, and in how many fits of all a warning was given,
 by the plan or by the fit. What a private constant must lose no private model is without; what the columns add to the
-model's own is the rest of the excess.
+model's own is the rest of the excess. For classes the accuracy that is lost against the larger class is kept too.
 """
 
 from __future__ import annotations
@@ -84,14 +84,15 @@ def _private_constant(truth: Any, half: float, n: int, mu: float, neighbours: st
     return shares / shares.sum()
 
 
-def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tuple[float, float, float, bool]:
-    """Excess of a fit, of the constant next to it, of one on which all is spent, and whether the fit warned."""
+def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tuple[float, float, float, float, bool]:
+    """Excess of a fit, of the constant next to it, of one on which all is spent; accuracy lost; whether it warned."""
     p, draw, public = FAMILIES[family]
     rng = np.random.default_rng([seed, n, list(FAMILIES).index(family), 77])
     X = np.clip(rng.normal(size=(n + N_TEST, p)), -3.0, 3.0)
     y, sparse = draw(rng, X), "l1" in family
     mu = Budget(epsilon, 1.0 / n**2).mu  # with the delta that an estimator takes by itself
     scaled: dict[str, Any] = {"scale": 1.0, "clip": 3.0}
+    lost = 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if family in REGRESSION:
@@ -111,6 +112,8 @@ def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tup
                 penalty="l1" if sparse else "l2",
             ).fit(X[:n], y[:n])
             test, k = np.asarray(y[n:], dtype=int), len(public)
+            larger = np.bincount(np.asarray(y[:n], dtype=int)).argmax()
+            lost = float(np.mean(test == larger) - np.mean(test == model.predict(X[n:]).astype(int)))
             shares = np.maximum(np.bincount(np.asarray(y[:n], dtype=int), minlength=k), 0.5)
             null = -np.mean(np.log(shares / shares.sum())[test])
             chances = model.predict_proba(X[n:])
@@ -122,7 +125,7 @@ def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tup
             constants = (np.broadcast_to(one, chances.shape) for one in (chances.mean(axis=0), alone))
             losses = [-np.mean(np.log(one[np.arange(N_TEST), test])) for one in (chances, *constants)]
     whole, constant, alone = ((loss - null) / null for loss in losses)
-    return float(whole), float(constant), float(alone), bool(model.privacy_report_.public["warnings"])
+    return float(whole), float(constant), float(alone), lost, bool(model.privacy_report_.public["warnings"])
 
 
 def _cell(cell: tuple[str, int, str, float], draws: int) -> dict[str, Any]:
@@ -141,7 +144,9 @@ def _cell(cell: tuple[str, int, str, float], draws: int) -> dict[str, Any]:
         "columns_error": round(float(of_columns), 6),
         "alone": round(float(found[:, 2].mean()), 5),
         "alone_error": round(float(of_alone), 5),
-        "warned": int(found[:, 3].sum()),
+        "lost": round(float(found[:, 3].mean()), 5),
+        "lost_error": round(float(found[:, 3].std(ddof=1) / np.sqrt(draws)), 5),
+        "warned": int(found[:, 4].sum()),
         "draws": draws,
     }
 
@@ -180,12 +185,15 @@ def _counts(name: str, cells: list[dict[str, Any]]) -> str:
     alone = sum(one["alone"] > 2.0 * one["alone_error"] for one in cells)
     columns = sum(one["columns"] > 2.0 * one["columns_error"] for one in cells)
     largest = sorted((one["columns"] for one in cells), reverse=True)
+    classes = [one for one in cells if one["family"] not in REGRESSION]
+    missed = sum(one["lost"] > 2.0 * one["lost_error"] for one in classes)
     return (
         f"{len(cells)} cells ({name}): what columns add exceeds two standard errors in {columns} "
         f"(by chance alone: {0.023 * len(cells):.0f}), its mean is {np.mean(largest):.5f}, the three largest are "
         f"{', '.join(f'{one:.4f}' for one in largest[:3])}. The whole lies above the exact null model by more than two "
         f"standard errors in {len(above)}, in {said} of which at least nine fits of ten say so; a constant on which "
-        f"all is spent does in {alone}."
+        f"all is spent does in {alone}. Accuracy lies below that of the larger class by more than two standard errors "
+        f"in {missed} of {len(classes)} cells of classes."
     )
 
 

@@ -29,6 +29,8 @@ FloatArray = NDArray[np.float64]
 _OFFSET = 0.58
 #: how far a class's share lies from that of equal classes, as one would guess
 _IMBALANCE = 0.15
+#: how much is left of an imbalance that is below its noise: it still says which class is more likely the larger one
+_FAINT = 0.1
 #: smallest share of a class, in noises of a share
 _LEAST = 1.0
 #: most of the targets that are taken to lie on one side of the mean
@@ -130,7 +132,7 @@ class Start:
         released = holder.release(query, mechanism) / facts.n + (0.0 if several else 0.5)
         # a class may look empty by noise alone: a share below its noise is not known, and to miss it costs most
         least = min(max(3.0 / facts.n, _LEAST * noise), 0.5 * equal)
-        shares = np.maximum(_pulled(released, equal, noise, _IMBALANCE), least)
+        shares = np.maximum(_pulled(released, equal, noise, _IMBALANCE, _FAINT), least)
         if several:
             logs = np.log(shares)
             shares /= shares.sum()
@@ -200,15 +202,16 @@ def _rare(shares: FloatArray, noise: float) -> tuple[str, ...]:
     )
 
 
-def _pulled(mean: Any, towards: float, noise: float, spread: float) -> Any:
+def _pulled(mean: Any, towards: float, noise: float, spread: float, least: float = 0.0) -> Any:
     """Pull a noisy mean (or the shares of several classes) towards what one would guess.
 
     Twice: as if true ones varied by ``spread`` around the guess, which bounds what a wild draw can do, and by the
-    positive-part rule of James & Stein, which leaves the guess only where the noise is exceeded.
+    positive-part rule of James & Stein, which leaves the guess only where the noise is exceeded. At least the share
+    ``least`` of the second is left: next to nothing, but it has a side.
     """
     away = np.asarray(mean) - towards
     square = float((away * away).sum())
-    exceeds = max(0.0, 1.0 - max(1, away.size - 1) * noise**2 / square) if square > 0.0 else 0.0
+    exceeds = max(least, 1.0 - max(1, away.size - 1) * noise**2 / square) if square > 0.0 else 0.0
     return towards + away * (exceeds * spread**2 / (spread**2 + noise**2))
 
 
