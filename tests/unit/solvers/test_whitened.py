@@ -466,12 +466,28 @@ def test_known_noise_follows_from_the_descent():
         noise = KnownNoise.of(answer, metric, descent, 0.1, 0.02, 0.5)
         # two steps of 0.5: the noise of the first is undone by the share 0.5 h in the second
         left, slower = 1.0 - 0.5 * answer.cautious, 1.0 - 0.5 * answer.curvature
-        expected = 0.25 * (1.0 + left**2) * 0.01 + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01
+        # of two classes, what is not common to both is half of either's
+        anew = np.mean(0.25 * (1.0 + left**2) * 0.01) / 2.0
+        expected = anew + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01
         np.testing.assert_allclose(noise.variances, np.tile(expected, (3, 1)), rtol=1e-5)
         more = expected + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01  # all of the chance
         np.testing.assert_allclose(noise.alone, np.tile(more, (3, 1)), rtol=1e-5)
         np.testing.assert_allclose(noise.weights, [1.0, 0.5])
         assert noise.learnt == pytest.approx(np.mean(1.0 - left**2) ** trusted, rel=1e-5)
+
+
+def test_noise_of_several_classes_is_known_without_what_they_have_in_common():
+    """As it is in the result, from which that was taken away; chance has none."""
+    facts, rng = Facts(1000, 2, 2), np.random.default_rng(0)
+    metric = Metric.of(np.eye(2), np.ones(2), 1e-6, math.sqrt(2.0), facts.grids)
+    curvature = np.array([0.05, 0.15, 0.2, 0.1])
+    descent = Descent(np.full(30, 0.5), 0.0, 1, np.zeros(2))
+    noise = KnownNoise.of(Answer(curvature, curvature, np.zeros(4), 1.0), metric, descent, 0.1, 0.0, 1.0)
+    v = np.zeros((20_000, 4))
+    for step in descent.steps:
+        v -= step * (curvature * v + 0.1 * rng.normal(size=v.shape))
+    centred = v - v.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(noise.alone, np.tile(centred.var(axis=0), (2, 1)), rtol=0.04)
 
 
 @pytest.mark.parametrize("learnt", [1.0, 0.8, 0.3])
