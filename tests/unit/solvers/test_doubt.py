@@ -96,6 +96,16 @@ def test_chance_counts_in_full_against_a_result_that_it_explains(loss, least):
         np.testing.assert_allclose(moved, kept * (metric.rows.matrix @ v), rtol=0.05, atol=1e-12)
 
 
+def test_neither_a_constant_that_drifts_nor_what_classes_have_in_common_speaks_for_the_columns():
+    facts = Facts(1000, 2, 3, intercept_height=1.0)
+    metric = Metric.of(np.eye(3), np.ones(3), 1e-6, math.sqrt(3.0), facts.grids)
+    drifts = np.where(np.abs(metric.rows.matrix[-1]) > 0.5, 30.0, 0.3)
+    for v, outputs in ((drifts, 1), (np.full((3, 4), 30.0), 4)):
+        noise = KnownNoise(np.ones((3, outputs)), np.ones((3, outputs)), np.ones(outputs), 1.0)
+        _, kept = settled(v, metric, noise, recipe_for(Logistic()), facts, None, False)
+        assert kept < 0.01
+
+
 def test_the_less_clear_a_result_is_the_more_of_the_chance_counts():
     noise = KnownNoise(np.full((3, 1), 1.0), np.full((3, 1), 4.0), np.ones(1), 1.0)
     for doubted, expected in ((0.0, 1.0), (1e-4, 1.0), (10**-2.5, 2.5), (0.1, 4.0), (1.0, 4.0)):
@@ -124,6 +134,18 @@ def test_a_regression_on_columns_of_no_use_is_one_constant(make, p, n, neighbour
             assert NOTHING_SEEN in model.privacy_report_.public["warnings"]
     assert constant >= 10
     assert np.mean(by_columns) <= 2.0 * np.std(by_columns, ddof=1) / math.sqrt(12)
+
+
+@pytest.mark.parametrize(("make", "p"), [(DPRidge, 10), (DPLasso, 300)])
+def test_a_note_on_the_target_does_not_hide_that_every_column_is_gone(make, p):
+    X, rng = useless(0, 1500, p)
+    y = np.abs(rng.normal(size=1500))
+    bounds = Bounds(**BOUNDS, target=(0.0, 100.0))
+    model = make(epsilon=1.0, bounds=bounds, neighbours="zero-out", insecure_seed=0).fit(X[:1500], y)
+    said = model.privacy_report_.public["warnings"]
+    assert not np.any(model.coef_)
+    assert any("mean of the target" in text for text in said)
+    assert NOTHING_SEEN in said
 
 
 @pytest.mark.parametrize(("n", "neighbours", "epsilon"), [(1500, "zero-out", 4.0), (5000, "replace-one", 1.0)])

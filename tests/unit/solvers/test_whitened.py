@@ -30,7 +30,7 @@ from dperm.objective import (
     Squared,
 )
 from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, calibrate
+from dperm.privacy.calibration import CalibratedPlan, Plan, calibrate
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
@@ -38,7 +38,7 @@ from dperm.solvers import WhitenedDescent
 from dperm.solvers.central._metric import Metric, MetricProx, handed_on
 from dperm.solvers.central._recipes import recipe_for
 from dperm.solvers.central._settle import Answer, Descent, KnownNoise, _mean_shift, settled
-from dperm.solvers.central._start import Best, best_constant
+from dperm.solvers.central._start import Best, Start, best_constant
 from dperm.testing.data import Layout
 
 SHORT = WhitenedDescent(n_steps=6)
@@ -212,6 +212,21 @@ def test_an_unsure_unit_of_residuals_makes_the_judgement_of_noise_cautious(unsur
     answer = Answer.of(Squared(), recipe_for(Squared()), best, 1.25, 0.0)
     assert answer.curvature[0] == pytest.approx(math.erf(1.25 / math.sqrt(math.pi)))
     assert answer.cautious[0] == pytest.approx(math.erf(1.25 / (1.0 + min(unsure, 0.5)) / math.sqrt(math.pi)))
+
+
+@pytest.mark.parametrize("intercept", [1.0, 0.0])
+def test_how_unsure_the_unit_of_residuals_is_follows_from_its_noise(intercept):
+    """Twice the noise, twice as unsure, in units as released."""
+    data = problem(Squared(), n=2000, intercept=intercept)
+    start, found = Start(0.2, 0.05), []
+    plan = Plan(tuple(start.releases(Squared(), data.facts)))
+    for multiplier in (1.0, 2.0):
+        calibrated = CalibratedPlan(plan, multiplier, Budget(1.0, 1e-6))
+        with Scope(calibrated, Ledger(), Neighbours.ZERO_OUT, "test") as scope:
+            best = start.release(Squared(), DataHolder(data, scope, RandomSource(0), Neighbours.ZERO_OUT), calibrated)
+        found.append(best.unsure * best.slope / best.skew)
+    assert found[0] > 0.0
+    assert found[1] == pytest.approx(2.0 * found[0], rel=0.05)
 
 
 def test_noise_that_all_classes_share_is_not_kept():
