@@ -142,6 +142,12 @@ def test_the_constant_gets_a_share_that_balances_its_noise_with_that_of_the_colu
     assert several.target_share == pytest.approx(4.0 / 24.0)
 
 
+def test_pursuit_pays_for_the_constant_too():
+    """With many columns as with few rows: the balanced share would be next to nothing."""
+    shares = [chosen(loss, L1(0.1), 5000, 5000, 4.0).target_share for loss in (Logistic(), Squared())]
+    assert shares == [0.08, 0.08]
+
+
 def test_pursuit_takes_more_steps_with_more_budget():
     counts = [chosen(Logistic(), L1(0.1), 1000, 1000, epsilon).n_steps for epsilon in (1e-3, 0.5, 2.0, 8.0)]
     assert counts == sorted(counts)

@@ -30,7 +30,7 @@ from dperm.objective import (
     Squared,
 )
 from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, calibrate
+from dperm.privacy.calibration import CalibratedPlan, Plan, calibrate
 from dperm.privacy.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.privacy.scope import Scope
@@ -38,7 +38,7 @@ from dperm.solvers import WhitenedDescent
 from dperm.solvers.central._metric import Metric, MetricProx, handed_on
 from dperm.solvers.central._recipes import recipe_for
 from dperm.solvers.central._settle import Answer, Descent, KnownNoise, _mean_shift, settled
-from dperm.solvers.central._start import Best, best_constant
+from dperm.solvers.central._start import Best, Start, best_constant
 from dperm.testing.data import Layout
 
 SHORT = WhitenedDescent(n_steps=6)
@@ -212,6 +212,21 @@ def test_an_unsure_unit_of_residuals_makes_the_judgement_of_noise_cautious(unsur
     answer = Answer.of(Squared(), recipe_for(Squared()), best, 1.25, 0.0)
     assert answer.curvature[0] == pytest.approx(math.erf(1.25 / math.sqrt(math.pi)))
     assert answer.cautious[0] == pytest.approx(math.erf(1.25 / (1.0 + min(unsure, 0.5)) / math.sqrt(math.pi)))
+
+
+@pytest.mark.parametrize("intercept", [1.0, 0.0])
+def test_how_unsure_the_unit_of_residuals_is_follows_from_its_noise(intercept):
+    """Twice the noise, twice as unsure, in units as released."""
+    data = problem(Squared(), n=2000, intercept=intercept)
+    start, found = Start(0.2, 0.05), []
+    plan = Plan(tuple(start.releases(Squared(), data.facts)))
+    for multiplier in (1.0, 2.0):
+        calibrated = CalibratedPlan(plan, multiplier, Budget(1.0, 1e-6))
+        with Scope(calibrated, Ledger(), Neighbours.ZERO_OUT, "test") as scope:
+            best = start.release(Squared(), DataHolder(data, scope, RandomSource(0), Neighbours.ZERO_OUT), calibrated)
+        found.append(best.unsure * best.slope / best.skew)
+    assert found[0] > 0.0
+    assert found[1] == pytest.approx(2.0 * found[0], rel=0.05)
 
 
 def test_noise_that_all_classes_share_is_not_kept():
@@ -466,12 +481,28 @@ def test_known_noise_follows_from_the_descent():
         noise = KnownNoise.of(answer, metric, descent, 0.1, 0.02, 0.5)
         # two steps of 0.5: the noise of the first is undone by the share 0.5 h in the second
         left, slower = 1.0 - 0.5 * answer.cautious, 1.0 - 0.5 * answer.curvature
-        expected = 0.25 * (1.0 + left**2) * 0.01 + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01
+        # of two classes, what is not common to both is half of either's
+        anew = np.mean(0.25 * (1.0 + left**2) * 0.01) / 2.0
+        expected = anew + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01
         np.testing.assert_allclose(noise.variances, np.tile(expected, (3, 1)), rtol=1e-5)
         more = expected + (0.5 * (1.0 + slower)) ** 2 * answer.square * 0.01  # all of the chance
         np.testing.assert_allclose(noise.alone, np.tile(more, (3, 1)), rtol=1e-5)
         np.testing.assert_allclose(noise.weights, [1.0, 0.5])
         assert noise.learnt == pytest.approx(np.mean(1.0 - left**2) ** trusted, rel=1e-5)
+
+
+def test_noise_of_several_classes_is_known_without_what_they_have_in_common():
+    """As it is in the result, from which that was taken away; chance has none."""
+    facts, rng = Facts(1000, 2, 2), np.random.default_rng(0)
+    metric = Metric.of(np.eye(2), np.ones(2), 1e-6, math.sqrt(2.0), facts.grids)
+    curvature = np.array([0.05, 0.15, 0.2, 0.1])
+    descent = Descent(np.full(30, 0.5), 0.0, 1, np.zeros(2))
+    noise = KnownNoise.of(Answer(curvature, curvature, np.zeros(4), 1.0), metric, descent, 0.1, 0.0, 1.0)
+    v = np.zeros((20_000, 4))
+    for step in descent.steps:
+        v -= step * (curvature * v + 0.1 * rng.normal(size=v.shape))
+    centred = v - v.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(noise.alone, np.tile(centred.var(axis=0), (2, 1)), rtol=0.04)
 
 
 @pytest.mark.parametrize("learnt", [1.0, 0.8, 0.3])

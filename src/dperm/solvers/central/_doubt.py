@@ -21,9 +21,11 @@ def doubt(
 ) -> float:
     """Chance that columns of no use show as much as these do, at most: 1 where nothing speaks for any of them.
 
-    Looked at twice, so that the smaller of two chances counts double: at the energy of all columns, which many weak
-    ones have in common, taken as the multiple of a chi-square with the same mean and variance (Satterthwaite 1946),
-    and at the column that stands out most among all (Bonferroni).
+    Looked at in three ways, so that the smallest of three chances counts three times: at the energy of all columns,
+    which many weak ones have in common, taken as the multiple of a chi-square with the same mean and variance
+    (Satterthwaite 1946), at the column that stands out most among all (Bonferroni), and at the direction that does:
+    what many columns say together shows in no single one of them, and with about as many columns as rows chance alone
+    has as much energy as any signal.
 
     Parameters
     ----------
@@ -32,25 +34,27 @@ def doubt(
     weights : array of shape (outputs,)
         How much an output matters.
     energy : array of shape (k, d)
-        Root of the energy: that of a result v is the square length of ``energy @ v``.
+        Root of the energy: that of a result v is the square length of ``energy @ v``, an entry for every direction.
     columns : array of shape (p, d)
         Map from a result to the weights of columns.
 
     >>> flat, unit = np.ones((40, 1)), np.eye(40)
-    >>> round(doubt(flat, flat, np.ones(1), unit, unit), 2)
-    0.94
+    >>> doubt(flat, flat, np.ones(1), unit, unit)
+    1.0
     >>> doubt(2.0 * flat, flat, np.ones(1), unit, unit) < 1e-9  # many together
     True
     >>> doubt(6.0 * np.eye(40)[:, :1], flat, np.ones(1), unit, unit) < 1e-5  # one alone
     True
     """
     unit = float(variances.mean())  # whose square may be too small for a float
-    found = expected = square = largest = 0.0
+    found = expected = square = largest = longest = 0.0
     for v, variance, weight in zip(result.T / math.sqrt(unit), variances.T / unit, weights, strict=True):
         spread = energy * np.sqrt(variance)
         covariance = weight * (spread @ spread.T)
-        found += float(weight * np.square(energy @ v).sum())
-        expected += float(np.trace(covariance))
+        parts, spreads = weight * np.square(energy @ v), np.diag(covariance)
+        found += float(parts.sum())
+        expected += float(spreads.sum())
+        longest = max(longest, float((parts[spreads > 0.0] / spreads[spreads > 0.0]).max(initial=0.0)))
         square += float(np.square(covariance).sum())
         own = np.square(columns) @ variance
         known = own > 0.0  # a column that the metric leaves out has neither weight nor noise
@@ -59,4 +63,5 @@ def doubt(
         return 1.0
     together = float(chdtrc(expected**2 / square, found * expected / square))
     alone = float(chdtrc(1.0, largest)) * len(columns) * len(weights)
-    return min(1.0, 2.0 * min(together, alone))
+    along = float(chdtrc(1.0, longest)) * len(energy) * len(weights)
+    return min(1.0, 3.0 * min(together, alone, along))

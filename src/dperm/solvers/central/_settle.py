@@ -173,18 +173,22 @@ class KnownNoise:
         cls, answer: Answer, metric: Metric, descent: Descent, noise: float, chance: float, counted: float
     ) -> KnownNoise:
         """Build it from the noise of a step, from chance in squares of slopes, and from the part of it that counts."""
-        variances, alone, gone = [], [], []
+        noises, chances, gone = [], [], []
         for cautious, curvature, square in zip(answer.cautious, answer.curvature, answer.square, strict=True):
             anew, way = descent.hands_on(cautious * metric.seen)
             _, common = descent.hands_on(curvature * metric.seen)
-            by_noise, by_chance = anew * noise**2, common**2 * metric.seen * (square * chance)
-            variances.append(np.maximum(by_noise + counted * by_chance, _NEXT_TO_NONE))
-            alone.append(np.maximum(by_noise + by_chance, _NEXT_TO_NONE))
+            noises.append(anew * noise**2)
+            chances.append(common**2 * metric.seen * (square * chance))
             gone.append(way * (cautious * metric.seen + descent.penalised))
+        by_noise, by_chance = np.stack(noises, axis=1), np.stack(chances, axis=1)
+        if len(noises) > 1:  # without what all classes have in common; slopes, and so their chance, have nothing
+            common = by_noise.mean(axis=1, keepdims=True)
+            by_noise += (common - 2.0 * by_noise) / len(noises)
         share = float(metric.seen @ np.mean(gone, axis=0)) / max(float(metric.seen.sum()), 1e-9)
         learnt = min(max(share, _LEAST_WAY), 1.0) ** answer.trusted
         weights = answer.curvature / answer.curvature.max()
-        return cls(np.stack(variances, axis=1), np.stack(alone, axis=1), weights, learnt)
+        variances, alone = (np.maximum(by_noise + part * by_chance, _NEXT_TO_NONE) for part in (counted, 1.0))
+        return cls(variances, alone, weights, learnt)
 
     def judged(self, doubted: float) -> FloatArray:
         """Variances by which a result is shrunk: the less clear it is, the more of the chance counts against it."""

@@ -141,9 +141,8 @@ class SparsePursuit(Solver):
         notes = best.notes
         if not n_clear:
             entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
-            # a note on the target, or the plan, says more
-            if not notes and not self._start.doubts(loss, facts, calibrated, holder.neighbours):
-                notes = (NOTHING_SEEN,)
+            if not self._start.doubts(loss, facts, calibrated, holder.neighbours):  # the plan says more
+                notes += (NOTHING_SEEN,)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
 
     def forecast(

@@ -52,6 +52,8 @@ FloatArray = NDArray[np.float64]
 _MOST_COLUMNS = 2000
 #: share of the weights that noise leaves, below which a fit says so
 _DOUBTFUL = 0.5
+#: and below which it says that no column is left
+_NOTHING = 0.005
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,8 @@ class WhitenedDescent(Solver):
         known = best if loss.task == "regression" and best.constant is not None else None
         moved, kept = settled(v, metric, known_noise, recipe, facts, known, asks_for_mean)
         notes = best.notes
-        # a note on the target, or the plan, says more
-        said = notes or self._start.doubts(loss, facts, calibrated, holder.neighbours)
+        # the plan says more, and so does a note on the target, but not that every column is gone
+        said = (notes and kept >= _NOTHING) or self._start.doubts(loss, facts, calibrated, holder.neighbours)
         if kept < _DOUBTFUL and not said:
             notes += (_doubtful(kept, loss),)
         return Solution(start + moved, self.n_steps, notes)
@@ -252,7 +254,7 @@ class WhitenedDescent(Solver):
 
 
 def _doubtful(kept: float, loss: Loss) -> str:
-    if kept < 0.005:
+    if kept < _NOTHING:
         return NOTHING_SEEN
     instead = "its mean" if loss.task == "regression" else "the shares of its classes"
     return (
