@@ -135,7 +135,7 @@ def test_the_constant_gets_a_share_that_balances_its_noise_with_that_of_the_colu
         assert shares[1] == pytest.approx(2.0 / 12.0)
         assert shares[2:] == [max(recipe_for(loss).target_shares[0], 2.0 / (2.0 + d)) for d in (100, 1401)]
     # hardly any rows: most of the budget, as columns cannot be told from noise
-    tiny = [chosen(Logistic(), L2(0.1), n, 50, 0.1).target_share for n in (1500, 500, 20)]
+    tiny = [chosen(Squared(), L2(0.1), n, 50, 0.1).target_share for n in (2000, 1000, 20)]
     assert tiny == sorted(tiny)
     assert tiny[0] == 0.3 < tiny[1] < 0.7 == tiny[2]
     several = chosen(Multinomial(8), L2(0.1), many, 19, 1.0)

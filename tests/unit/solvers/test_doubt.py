@@ -13,7 +13,7 @@ from dperm.objective import Logistic, Squared
 from dperm.solvers.central._doubt import NOTHING_SEEN, doubt
 from dperm.solvers.central._metric import Metric
 from dperm.solvers.central._recipes import recipe_for
-from dperm.solvers.central._settle import KnownNoise, settled
+from dperm.solvers.central._settle import Answer, Descent, KnownNoise, settled
 
 BOUNDS = {"centre": 0.0, "scale": 1.0, "clip": 3.0}
 
@@ -191,3 +191,34 @@ def test_columns_that_share_a_few_factors_are_not_taken_for_chance(n, p, epsilon
             epsilon=epsilon, bounds=Bounds(**BOUNDS, target=(-4.0, 4.0)), neighbours="zero-out", insecure_seed=seed
         ).fit(X[:n], y[:n])
         assert model.score(X[n:], y[n:]) >= 0.6
+
+
+def test_what_a_penalty_takes_away_is_not_laid_to_noise():
+    X, rng = useless(0, 3000, 5)
+    y = np.clip(X @ np.array([1.0, -1.0, 0.5, 0.0, 0.0]) + rng.normal(size=len(X)), -6.0, 6.0)
+    bounds = Bounds(**BOUNDS, target=(-6.0, 6.0))
+    model = DPLasso(epsilon=1e4, strength=10.0, bounds=bounds, insecure_seed=0).fit(X, y)
+    assert np.abs(model.coef_).max() < 1e-12
+    assert not any("noise" in text for text in model.privacy_report_.public["warnings"])
+
+
+def test_with_as_many_columns_as_rows_what_a_fit_without_privacy_finds_is_kept():
+    """Chance explains every target there, so that columns of use could never be told from it."""
+    scores = []
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 7])
+        X = np.clip(rng.normal(size=(2200, 300)), -3.0, 3.0)
+        y = X @ rng.normal(size=300) / math.sqrt(300.0)
+        bounds = Bounds(**BOUNDS, target=(-4.0, 4.0))
+        model = DPRidge(epsilon=1e4, bounds=bounds, neighbours="zero-out", insecure_seed=seed)
+        scores.append(model.fit(X[:200], np.clip(y[:200], -4.0, 4.0)).score(X[200:], y[200:]))
+    assert np.mean(scores) >= 0.3
+
+
+def test_chance_counts_less_from_half_as_many_columns_as_rows_on():
+    metric = Metric.of(np.eye(30), np.ones(30), 1e-6, math.sqrt(30.0), Facts(1000, 30, 30).grids)
+    descent = Descent(np.full(2, 0.5), 0.0, 1, np.zeros(30))
+    answer = Answer(np.ones(1), np.ones(1), np.ones(1), 1.0)
+    for rows, share in ((1000, 1.0), (60, 1.0), (40, 0.5), (30, 0.2), (10, 0.2)):
+        noise = KnownNoise.of(answer, metric, descent, 0.0, rows, 0.2)
+        np.testing.assert_allclose(noise.alone, noise.variances * (share / 0.2), rtol=1e-9)

@@ -478,7 +478,7 @@ def test_known_noise_follows_from_the_descent():
     descent = Descent(np.full(2, 0.5), 0.0, 1, np.zeros(3))
     for trusted in (1.0, 0.5):
         answer = Answer(np.array([0.4, 0.2]), np.array([0.6, 0.3]), np.array([2.0, 1.0]), trusted)
-        noise = KnownNoise.of(answer, metric, descent, 0.1, 0.02, 0.5)
+        noise = KnownNoise.of(answer, metric, descent, 0.1, 50, 0.5)
         # two steps of 0.5: the noise of the first is undone by the share 0.5 h in the second
         left, slower = 1.0 - 0.5 * answer.cautious, 1.0 - 0.5 * answer.curvature
         # of two classes, what is not common to both is half of either's
@@ -497,7 +497,7 @@ def test_noise_of_several_classes_is_known_without_what_they_have_in_common():
     metric = Metric.of(np.eye(2), np.ones(2), 1e-6, math.sqrt(2.0), facts.grids)
     curvature = np.array([0.05, 0.15, 0.2, 0.1])
     descent = Descent(np.full(30, 0.5), 0.0, 1, np.zeros(2))
-    noise = KnownNoise.of(Answer(curvature, curvature, np.zeros(4), 1.0), metric, descent, 0.1, 0.0, 1.0)
+    noise = KnownNoise.of(Answer(curvature, curvature, np.zeros(4), 1.0), metric, descent, 0.1, 50, 1.0)
     v = np.zeros((20_000, 4))
     for step in descent.steps:
         v -= step * (curvature * v + 0.1 * rng.normal(size=v.shape))

@@ -156,7 +156,8 @@ class KnownNoise:
         In each direction, by noise in every step and by as much of the chance in the data as counts against a result of
         which something was learnt. Chance looks like signal, predicts nothing, and is the same in all steps.
     alone : array of shape (d, outputs)
-        The same with all of the chance, for the question whether anything was learnt.
+        The same with all of the chance, for the question whether anything was learnt; with less of it where columns are
+        more than half as many as rows.
     weights : array of shape (outputs,)
         How much an output matters to the loss, against the one that matters most.
     learnt : float
@@ -170,15 +171,15 @@ class KnownNoise:
 
     @classmethod
     def of(
-        cls, answer: Answer, metric: Metric, descent: Descent, noise: float, chance: float, counted: float
+        cls, answer: Answer, metric: Metric, descent: Descent, noise: float, rows: int, counted: float
     ) -> KnownNoise:
-        """Build it from the noise of a step, from chance in squares of slopes, and from the part of it that counts."""
+        """Build it from the noise of a step, the number of rows, and the part of chance that counts."""
         noises, chances, gone = [], [], []
         for cautious, curvature, square in zip(answer.cautious, answer.curvature, answer.square, strict=True):
             anew, way = descent.hands_on(cautious * metric.seen)
             _, common = descent.hands_on(curvature * metric.seen)
             noises.append(anew * noise**2)
-            chances.append(common**2 * metric.seen * (square * chance))
+            chances.append(common**2 * metric.seen * (square / rows))
             gone.append(way * (cautious * metric.seen + descent.penalised))
         by_noise, by_chance = np.stack(noises, axis=1), np.stack(chances, axis=1)
         if len(noises) > 1:  # without what all classes have in common; slopes, and so their chance, have nothing
@@ -187,7 +188,9 @@ class KnownNoise:
         share = float(metric.seen @ np.mean(gone, axis=0)) / max(float(metric.seen.sum()), 1e-9)
         learnt = min(max(share, _LEAST_WAY), 1.0) ** answer.trusted
         weights = answer.curvature / answer.curvature.max()
-        variances, alone = (np.maximum(by_noise + part * by_chance, _NEXT_TO_NONE) for part in (counted, 1.0))
+        # with as many columns as rows chance explains every target, and to ask whether it does has no answer
+        asked = max(counted, min(2.0 - 2.0 * len(metric.seen) / rows, 1.0))
+        variances, alone = (np.maximum(by_noise + part * by_chance, _NEXT_TO_NONE) for part in (counted, asked))
         return cls(variances, alone, weights, learnt)
 
     def judged(self, doubted: float) -> FloatArray:
@@ -223,7 +226,7 @@ def settled(
     parts: FloatArray = np.zeros(outputs.shape)
     left: FloatArray = outputs
     kept = 1.0
-    if noise is not None:
+    if noise is not None and _any_weights(matrix[: facts.n_features], v):
         left = np.zeros(outputs.shape)
         held = np.eye(len(v))
         if facts.d > facts.n_features:  # with the constant of least energy, which leaves the mean prediction alone
@@ -253,6 +256,11 @@ def settled(
         shift = _mean_shift(float(middle @ moved[:, 0]), spread, by_columns, known, asks_for_mean)
         out[-1] = (shift - by_columns) / facts.intercept_height
     return out.reshape(v.shape), kept
+
+
+def _any_weights(columns: FloatArray, v: FloatArray) -> bool:
+    """Whether any column has one but for rounding: that a penalty took them all is no verdict of noise."""
+    return bool(np.any(np.abs(columns @ v) > 1e-12 * (np.abs(columns) @ np.abs(v))))
 
 
 def _mean_shift(found: float, variance: float, by_columns: float, known: Best, asks_for_mean: bool) -> float:

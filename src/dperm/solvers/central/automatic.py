@@ -26,7 +26,7 @@ from dperm.solvers.central.whitened import WhitenedDescent
 __all__ = ["Automatic"]
 
 _MOST_COLUMNS = 1500
-#: most of the budget that the target's mean may take, and from which share on that would be wanted it takes more
+#: most of the budget that the mean of a regression's target may take, and the wanted share from which it takes more
 _MOST_FOR_MEAN, _TOO_FEW = 0.7, 1.5
 #: noise of the constant is weighed against that of a column as if it did so many times the harm
 _CONSTANT_COUNTS = 2.0
@@ -108,6 +108,7 @@ def _target_share(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -
     recipe = recipe_for(loss)
     few = (recipe.rows_for_target * neighbours.records_apart / (facts.n * mu)) ** 2
     least, most = recipe.target_shares
-    # with so few rows that columns cannot be told from noise, the mean is all that can be had
-    most = min(most * max(1.0, math.sqrt(few / _TOO_FEW)), _MOST_FOR_MEAN)
+    if loss.task == "regression":
+        # with so few rows that columns cannot be told from noise, the mean is all that can be had
+        most = min(most * max(1.0, math.sqrt(few / _TOO_FEW)), _MOST_FOR_MEAN)
     return min(max(few, least), most)

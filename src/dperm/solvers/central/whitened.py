@@ -52,8 +52,8 @@ FloatArray = NDArray[np.float64]
 _MOST_COLUMNS = 2000
 #: share of the weights that noise leaves, below which a fit says so
 _DOUBTFUL = 0.5
-#: and below which it says that no column is left
-_NOTHING = 0.005
+#: and below which it says that no column could be told from noise, and nothing or next to nothing is left
+_NOTHING = 0.1
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class WhitenedDescent(Solver):
             answer = Answer.of(loss, recipe, best, clip_in_typical, blindness)
             descent = Descent(steps, self.momentum, n_averaged, prox.bend)
             # the less noise there is, the more a fit is to be like one without privacy, by which chance is believed
-            known_noise = KnownNoise.of(answer, metric, descent, noise, 1.0 / facts.n, dominance**0.25)
+            known_noise = KnownNoise.of(answer, metric, descent, noise, facts.n, dominance**0.25)
         # the squared loss asks for the mean, which is known; a robust one has its own idea of the middle of a target
         half = 0.5 * (facts.target_high - facts.target_low)
         asks_for_mean = isinstance(loss, Squared) and loss.slope_bound >= half
