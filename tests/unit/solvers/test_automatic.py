@@ -142,6 +142,17 @@ def test_the_constant_gets_a_share_that_balances_its_noise_with_that_of_the_colu
     assert several.target_share == pytest.approx(4.0 / 24.0)
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_shares_leave_a_tenth_for_the_gradients_whatever_the_number_of_rows(loss):
+    rows = (1, 10, 30, 100, 150, 200, 250, 300, 400, 500, 1000, 10**4)
+    for n, p, intercept, epsilon in itertools.product(
+        rows, (1, 2, 5), (False, True), (0.001, 0.07, 0.1, 0.3, 4.0, 60.0)
+    ):
+        facts, budget = facts_of(n, p, intercept), Budget(epsilon, 1e-6)
+        rule = RULE.configured(Objective(loss, L2(0.1)), facts, budget, Neighbours.ZERO_OUT)
+        assert rule.target_share + rule.deviation_share + rule.length_share + rule.moment_share < 0.89
+
+
 def test_pursuit_pays_for_the_constant_too():
     """With many columns as with few rows: the balanced share would be next to nothing."""
     shares = [chosen(loss, L1(0.1), 5000, 5000, 4.0).target_share for loss in (Logistic(), Squared())]

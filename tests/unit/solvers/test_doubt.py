@@ -202,6 +202,26 @@ def test_what_a_penalty_takes_away_is_not_laid_to_noise():
     assert not any("noise" in text for text in model.privacy_report_.public["warnings"])
 
 
+def test_where_a_penalty_takes_all_columns_classes_keep_their_released_shares():
+    """What a descent adds to a constant that starts at the best one is noise, and the drift of clipped slopes."""
+    excess = []
+    for seed in range(6):
+        X, rng = useless(seed, 1500, 10)
+        y = (rng.random(1500) < 0.3).astype(int)
+        model = DPLogisticRegression(
+            epsilon=0.5,
+            penalty="l1",
+            strength=10.0,
+            neighbours="zero-out",
+            bounds=Bounds(**BOUNDS, classes=(0, 1)),
+            insecure_seed=seed,
+        ).fit(X[:1500], y)
+        assert np.abs(model.coef_).max() < 1e-12
+        true, found = np.bincount(y) / 1500, model.predict_proba(X[:1])[0]
+        excess.append(float(true @ np.log(true / found)))
+    assert np.mean(excess) < 5e-4
+
+
 def test_with_as_many_columns_as_rows_what_a_fit_without_privacy_finds_is_kept():
     """Chance explains every target there, so that columns of use could never be told from it."""
     scores = []

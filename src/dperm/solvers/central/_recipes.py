@@ -57,8 +57,8 @@ class Recipe:
     rows_for_target : float
         Number of rows times mu at which the target's mean takes all the budget it may.
     target_shares, moment_shares : pair of float
-        Smallest and largest share of the budget for the target's mean; for the second moments with much and with
-        little noise.
+        Smallest and largest share of the budget for the target's mean (more in regression with hardly any rows); for
+        the second moments with much and with little noise.
     """
 
     curvature: float

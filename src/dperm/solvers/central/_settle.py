@@ -216,7 +216,8 @@ def settled(
     classes or of a skewed target make it, is no signal and must not speak for them, nor its noise against them. Where
     columns of no use would have shown as much, next to nothing is left, or nothing. A
     descent that stopped early is shrunk by that much less: it did part of it already. At last
-    the constant is set by what is ``known`` of a regression's target; without it the constant is shrunk with all.
+    the constant is set by what is ``known`` of a regression's target; without it the constant is shrunk with all, and
+    stays where a penalty took every column.
     Returned next to the move is the share that noise leaves of a descent with time for all.
     """
     matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
@@ -246,6 +247,8 @@ def settled(
         kept = recipe.kept(parts * noise.weights, float(metric.seen @ np.square(held @ left) @ noise.weights))
         if doubted > _UNLIKELY:
             kept = min(kept, recipe.least_kept * (1.0 - doubted))
+    elif noise is not None and known is None:
+        left = np.zeros(outputs.shape)  # without columns the best constant is where the descent started
     moved = matrix @ left
     # the less is left, the less sure it is that anything was learnt at all
     out = (1.0 if noise is None else min(1.0, kept / noise.learnt**kept)) * moved

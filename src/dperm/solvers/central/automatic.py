@@ -108,7 +108,7 @@ def _target_share(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -
     recipe = recipe_for(loss)
     few = (recipe.rows_for_target * neighbours.records_apart / (facts.n * mu)) ** 2
     least, most = recipe.target_shares
-    if loss.task == "regression":
+    if loss.task == "regression" and facts.d > facts.n_features:  # without an intercept it is not released
         # with so few rows that columns cannot be told from noise, the mean is all that can be had
         most = min(most * max(1.0, math.sqrt(few / _TOO_FEW)), _MOST_FOR_MEAN)
     return min(max(few, least), most)
