@@ -138,6 +138,9 @@ def test_the_constant_gets_a_share_that_balances_its_noise_with_that_of_the_colu
     tiny = [chosen(Squared(), L2(0.1), n, 50, 0.1).target_share for n in (2000, 1000, 20)]
     assert tiny == sorted(tiny)
     assert tiny[0] == 0.3 < tiny[1] < 0.7 == tiny[2]
+    # the length of rows is known well enough from little, and does not grow with the balance
+    lengths = [chosen(loss, L2(0.1), many, 9, 1.0).length_share for loss in (Logistic(), Squared())]
+    assert lengths == pytest.approx([0.01, 0.0125])
     several = chosen(Multinomial(8), L2(0.1), many, 19, 1.0)
     assert several.target_share == pytest.approx(4.0 / 24.0)
 

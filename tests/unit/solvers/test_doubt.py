@@ -75,6 +75,14 @@ def test_what_many_columns_say_together_is_seen():
     assert chdtrc(128.0, np.square(v).sum()) > 0.05
 
 
+def test_an_output_speaks_as_much_as_it_matters():
+    """Energy in an output that hardly counts for the loss, spread over many columns, is next to none."""
+    unit, flat = np.eye(100), np.ones((100, 2))
+    result = np.column_stack([np.ones(100), np.full(100, 1.6)])
+    counts, hardly = (doubt(result, flat, np.array([1.0, weight]), unit, unit) for weight in (1.0, 1e-6))
+    assert counts < 0.01 < 0.5 < hardly
+
+
 def test_a_column_that_the_metric_leaves_out_says_nothing():
     columns = np.vstack([np.eye(3), np.zeros(3)])
     flat = np.ones((3, 1))
