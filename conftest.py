@@ -41,6 +41,12 @@ def _keys_named(name: str) -> Iterator[None]:
         randomness._fresh_key = usual
 
 
+def _without_folders(nodeid: str) -> str:
+    """The name of a test without its folders: a test that moves keeps its noise."""
+    file, separator, rest = nodeid.partition("::")
+    return file.rpartition("/")[2] + separator + rest
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not FRESH:
         settings.load_profile("repeatable")
@@ -50,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     if FRESH or item.get_closest_marker("fresh_noise"):
         return (yield)
-    with _keys_named(item.nodeid):
+    with _keys_named(_without_folders(item.nodeid)):
         return (yield)
 
 
@@ -59,5 +65,5 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
     # what several tests share must not depend on which of them comes first
     if FRESH or fixturedef.scope == "function":
         return (yield)
-    with _keys_named(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"):
+    with _keys_named(f"{_without_folders(fixturedef.baseid)}::{fixturedef.argname}[{request.param_index}]"):
         return (yield)

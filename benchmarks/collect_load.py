@@ -35,8 +35,9 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from dperm.collect import Collection, wire
-from dperm.collect.store import open_store
+from dperm.collect import Collection
+from dperm.collect.service import wire
+from dperm.collect.store.store import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from postgres_server import postgres_server

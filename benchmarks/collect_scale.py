@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from dperm.collect import Collection, simulate
-from dperm.collect.results import published
-from dperm.collect.store import open_store
+from dperm.collect.service.results import published
+from dperm.collect.store.store import open_store
 from dperm.privacy import RandomSource
 
 

@@ -32,15 +32,15 @@ from peers_data import Problem, make
 from peers_methods import Method, all_methods
 
 from dperm import Bounds, DPLogisticRegression
-from dperm.data.design import DesignMatrix
-from dperm.estimators import _fit
-from dperm.privacy.mechanisms import GaussianNoise
-from dperm.privacy.scope import Scope
+from dperm.data.design.matrix import DesignMatrix
+from dperm.estimators.central import fit as _fit
+from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import MappedGradient, MappedSecondMoment, RowLengths
 
 #: what is timed, by owner and name
 STAGES: dict[str, tuple[Any, str]] = {
-    "plan, calibration, rehearsal": (_fit, "prepare"),
+    "plan, calibration, trial": (_fit, "prepare"),
     "clip, scale and round the rows": (DesignMatrix, "from_array"),
     "lengths of rows": (RowLengths, "evaluate"),
     "second moments": (MappedSecondMoment, "evaluate"),

@@ -17,15 +17,15 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np
 from recorded import Recorded
 
-from dperm.data.design import DesignMatrix, Scaling
-from dperm.data.holder import DataHolder, DesignData
+from dperm.data.design.matrix import DesignMatrix, Scaling
+from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.objective import NoPenalty, Objective, Squared
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import calibrate
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.scope import Scope
 from dperm.solvers import BlockDescent
 
 P, N = 64, 20_000

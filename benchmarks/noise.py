@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dperm.privacy.lattice import Lattice, floor_noise
-from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise
+from dperm.privacy.mechanisms.lattice import Lattice, floor_noise
+from dperm.privacy.mechanisms.selection import TwoLevelRace, gumbel_race
+from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.selection import TwoLevelRace, gumbel_race
 
 GAUSSIAN_TARGET = 5e6  # samples per second
 RACE_TARGET = 0.1  # seconds for a million scores

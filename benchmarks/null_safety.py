@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from dperm import Bounds, DPLasso, DPLogisticRegression, DPRidge
-from dperm.privacy.budget import Budget
+from dperm.privacy.accounting.budget import Budget
 
 N_TEST = 10_000
 EPSILONS = (0.1, 0.5, 1.0, 4.0)

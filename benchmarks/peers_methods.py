@@ -9,7 +9,7 @@ from typing import Any
 
 from peers_data import Problem
 
-from dperm.privacy import gdp
+from dperm.privacy.accounting import gdp
 
 OPACUS = {"lr": 0.1, "batch": 256, "epochs": 20, "clip": 1.0}
 ZERO_OUT, REPLACE_ONE, NO_PRIVACY = "zero-out", "replace-one", "none"

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dperm.data.design import DesignMatrix, Scaling
-from dperm.data.holder import DataHolder, DesignData
+from dperm.data.design.matrix import DesignMatrix, Scaling
+from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.objective import L1, Logistic, Objective, Squared
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import calibrate
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.scope import Scope
 from dperm.solvers.base import Solver
 
 

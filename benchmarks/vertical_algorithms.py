@@ -21,9 +21,9 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from dperm.data.design import DesignMatrix, Scaling
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder, DesignData
+from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix, Scaling
+from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget, Ledger, Neighbours, RandomSource, Scope, calibrate
 from dperm.solvers import FrankWolfe

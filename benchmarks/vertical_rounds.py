@@ -34,12 +34,12 @@ import grpc
 import numpy as np
 
 from dperm.solvers.vertical.programs import Message
-from dperm.vertical.coordinator import CoordinatorSession
-from dperm.vertical.grpc_hub import CHANNEL_OPTIONS, GrpcHub
-from dperm.vertical.grpc_link import GrpcLink
-from dperm.vertical.keys import Identity, create_authority, create_request, install, sign_request
-from dperm.vertical.party import PartySession
-from dperm.vertical.spec import Prepared, RunSpec
+from dperm.vertical.identity.keys import Identity, create_authority, create_request, install, sign_request
+from dperm.vertical.session.coordinator import CoordinatorSession
+from dperm.vertical.session.party import PartySession
+from dperm.vertical.session.spec import PreparedRun, RunSpec
+from dperm.vertical.transport.grpc_hub import CHANNEL_OPTIONS, GrpcHub
+from dperm.vertical.transport.grpc_link import GrpcLink
 
 PARTIES = ("org-a", "org-b", "org-c")
 PIECE = 1 << 20
@@ -101,7 +101,7 @@ class EchoCoordinator:
         return None
 
 
-class Desk:
+class Handler:
     """Either side."""
 
     def __init__(self, make: Any) -> None:
@@ -113,13 +113,13 @@ class Desk:
     def check(self, spec: RunSpec) -> None:
         pass
 
-    def prepare(self, spec: RunSpec) -> Prepared:
-        return Prepared()
+    def prepare(self, spec: RunSpec) -> PreparedRun:
+        return PreparedRun()
 
     def program(self, spec: RunSpec, scope: Any) -> Any:
         return self._make(spec)
 
-    def last_words(self, spec: RunSpec, program: Any) -> dict[str, Message]:
+    def finish_messages(self, spec: RunSpec, program: Any) -> dict[str, Message]:
         return dict.fromkeys(spec.parties, Message("finish"))
 
     def finish(self, *_: Any) -> None:
@@ -202,7 +202,7 @@ def party(name: str, keys: Path, port: int, bare_port: int, rows: int) -> None:
 
     threading.Thread(target=bare, daemon=True).start()
     session = PartySession(
-        identity, keys / name / "runs", Desk(lambda spec: EchoParty(spec.options["rows"], spec.options["rounds"]))
+        identity, keys / name / "runs", Handler(lambda spec: EchoParty(spec.options["rows"], spec.options["rounds"]))
     )
     ended: set[str] = set()
 
@@ -263,7 +263,7 @@ def measure(root: Path, rows: int, rounds: int) -> dict[str, Any]:
             made.append(EchoCoordinator(rows, spec.options["rounds"], bare))
             return made[-1]
 
-        CoordinatorSession(spec, root / "lab" / "runs", Desk(program)).run(hub.transport(spec.run, PARTIES))
+        CoordinatorSession(spec, root / "lab" / "runs", Handler(program)).run(hub.transport(spec.run, PARTIES))
         ours, theirs = made[0].seconds[1:], made[0].bare_seconds[2:]
         found[kind] = {
             "bare seconds": round(statistics.median(theirs), 4),

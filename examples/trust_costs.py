@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from dperm import Bounds, Budget, DPLogisticRegression, Ledger, LocalLogisticRegression
-from dperm.data.design import DesignMatrix, Scaling
-from dperm.data.facts import Facts
+from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix, Scaling
 from dperm.errors import InsecureSeedWarning
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import RandomSource, Scope

@@ -22,17 +22,17 @@ _HOMES = {
     "Marginals": "dperm.estimators",
     "SmoothQueries": "dperm.estimators",
     "load": "dperm.estimators",
-    "Bounds": "dperm.data.bounds",
-    "Budget": "dperm.privacy.budget",
-    "Guarantee": "dperm.privacy.guarantee",
+    "Bounds": "dperm.data.design.bounds",
+    "Budget": "dperm.privacy.accounting.budget",
+    "Guarantee": "dperm.privacy.accounting.guarantee",
     "Ledger": "dperm.privacy.ledger",
-    "ParquetTable": "dperm.data.chunked_parquet",
-    "PrivacyReport": "dperm.privacy.report",
+    "ParquetTable": "dperm.data.tables.parquet",
+    "PrivacyReport": "dperm.reporting.report",
 }
 
 if TYPE_CHECKING:
-    from dperm.data.bounds import Bounds
-    from dperm.data.chunked_parquet import ParquetTable
+    from dperm.data.design.bounds import Bounds
+    from dperm.data.tables.parquet import ParquetTable
     from dperm.estimators import (
         DPElasticNet,
         DPHuberRegressor,
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
         SmoothQueries,
         load,
     )
-    from dperm.privacy.budget import Budget
-    from dperm.privacy.guarantee import Guarantee
+    from dperm.privacy.accounting.budget import Budget
+    from dperm.privacy.accounting.guarantee import Guarantee
     from dperm.privacy.ledger import Ledger
-    from dperm.privacy.report import PrivacyReport
+    from dperm.reporting.report import PrivacyReport
 
 __all__ = [
     "Bounds",

@@ -25,7 +25,7 @@
      +-- InsecureSeedWarning                  noise is reproducible, so nothing is private
      +-- DataSetRenamed                       a data set was recognised under another name
      +-- LedgerNotSaved                       a model was saved without its ledger in memory
-     +-- DisappointmentWarning                what a fit is likely to lack, known before it or from what it released
+     +-- UtilityWarning                what a fit is likely to lack, known before it or from what it released
 
 Messages are one sentence: what is wrong, where, what to do. They never contain a row or a value of the data.
 """
@@ -35,7 +35,6 @@ from __future__ import annotations
 __all__ = [
     "BudgetRefused",
     "DataSetRenamed",
-    "DisappointmentWarning",
     "DpermError",
     "DpermWarning",
     "InsecureSeedWarning",
@@ -56,6 +55,7 @@ __all__ = [
     "StateLost",
     "StoreError",
     "Unsupported",
+    "UtilityWarning",
 ]
 
 
@@ -153,5 +153,5 @@ class LedgerNotSaved(DpermWarning):
     """A model was saved without its ledger, which is in memory."""
 
 
-class DisappointmentWarning(DpermWarning):
+class UtilityWarning(DpermWarning):
     """What a fit is likely to lack; said from public numbers before anything is charged, or from released values."""

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.categories import LocalHashing, RandomizedCategory, UnaryEncoding
-from dperm.privacy.one_bit import LATTICE, exp_below
+from dperm.privacy.local.categories import LocalHashing, RandomizedCategory, UnaryEncoding
+from dperm.privacy.local.one_bit import LATTICE, exp_below
 from dperm.privacy.randomness import RandomSource
 from dperm.testing import ContractViolation
 from dperm.testing.local import check_answers

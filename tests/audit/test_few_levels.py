@@ -11,8 +11,8 @@ import pytest
 from scipy import sparse
 from scipy.optimize import linprog
 
-from dperm.privacy.few_levels import LEVELS_EPSILON_RANGE, FewLevels, LevelTable
-from dperm.privacy.one_bit import LATTICE, OneBit
+from dperm.privacy.local.few_levels import LEVELS_EPSILON_RANGE, FewLevels, LevelTable
+from dperm.privacy.local.one_bit import LATTICE, OneBit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Moments, Task
 from dperm.testing import ContractViolation

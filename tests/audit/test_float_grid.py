@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dperm.privacy.lattice import Lattice
-from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise
+from dperm.privacy.mechanisms.lattice import Lattice
+from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise
 from dperm.privacy.randomness import RandomSource
 
 N = 200_000

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import Unsupported
-from dperm.privacy.one_bit import LATTICE, OneBit, printed_bit_epsilon, refuse_printed_bit
+from dperm.privacy.local.one_bit import LATTICE, OneBit, printed_bit_epsilon, refuse_printed_bit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Moments, Task
 from dperm.testing import ContractViolation

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dperm.data.weights import SparseWeights
+from dperm.data.design.weights import SparseWeights
 from dperm.errors import Unsupported
 from dperm.objective import L1, BoxPenalty, Logistic, NoPenalty, Objective
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy import composition
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
-from dperm.privacy.events import ApproximateDP, Repeat, Selection
-from dperm.privacy.printed import coordinate_multiplier, greedy_epsilon
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.events import ApproximateDP, Repeat, Selection
+from dperm.privacy.mechanisms.printed import coordinate_multiplier, greedy_epsilon
 from dperm.queries import GreedyScores
 from dperm.solvers import GreedyCoordinateDescent
 from dperm.testing import ContractViolation, check_choice
@@ -152,6 +152,6 @@ def test_the_coordinate_constant_is_more_than_needed():
     budget = Budget(1.0, 1e-6)
     multiplier = coordinate_multiplier(100, budget)
     assert multiplier * 2 / math.sqrt(100) == pytest.approx(math.sqrt(12 * math.log(1e6)))
-    from dperm.privacy.events import Gaussian
+    from dperm.privacy.accounting.events import Gaussian
 
     assert composition.epsilon(Repeat(Gaussian(multiplier), 100), 1e-6).epsilon < 1.0

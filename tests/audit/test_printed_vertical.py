@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dperm.data.design import DesignMatrix
+from dperm.data.design.matrix import DesignMatrix
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget
-from dperm.privacy.gdp import epsilon_of
+from dperm.privacy.accounting.gdp import epsilon_of
 from dperm.solvers.vertical import AdmmSharing, DistributedFrankWolfe, ExactSharing, planner
 from dperm.testing.data import Layout
 from dperm.testing.vertical import facts_of, run_vertical, vertical_problem

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.one_bit import LATTICE
-from dperm.privacy.public_noise_bit import REPAIRS, PublicNoiseBit
+from dperm.privacy.local.one_bit import LATTICE
+from dperm.privacy.local.public_noise_bit import REPAIRS, PublicNoiseBit
 from dperm.privacy.randomness import RandomSource
 from dperm.testing import ContractViolation
 from dperm.testing.local import check_one_bit

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dperm.privacy.categories import LocalHashing, RandomizedCategory
-from dperm.privacy.few_levels import FewLevels
-from dperm.privacy.one_bit import LATTICE, OneBit
-from dperm.privacy.shuffle import _ROUNDING, Shuffled, closed_form_epsilon
+from dperm.privacy.local.categories import LocalHashing, RandomizedCategory
+from dperm.privacy.local.few_levels import FewLevels
+from dperm.privacy.local.one_bit import LATTICE, OneBit
+from dperm.privacy.local.shuffle import _ROUNDING, Shuffled, closed_form_epsilon
 
 EPSILONS = (0.0, 0.05, 0.2, 0.5, 0.9)
 

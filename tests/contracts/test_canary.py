@@ -10,7 +10,7 @@ import pytest
 
 from dperm.errors import Unsupported
 from dperm.objective import L2, Logistic, NoPenalty, Objective, SmoothedHinge
-from dperm.privacy.budget import Budget
+from dperm.privacy.accounting.budget import Budget
 from dperm.solvers import SOLVERS, PerturbedMinimiser
 from dperm.solvers.base import Solver
 from dperm.testing import SOLVER_EXAMPLES, ContractViolation, check_gradient_canary

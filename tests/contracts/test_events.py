@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dperm.privacy import composition, curves
-from dperm.privacy.events import (
+from dperm.privacy.accounting import composition, curves
+from dperm.privacy.accounting.events import (
     ZCDP,
     ApproximateDP,
     Composed,

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
-from dperm.privacy import few_levels, one_bit
-from dperm.privacy.categories import LocalHashing, RandomizedCategory, UnaryEncoding
-from dperm.privacy.events import ApproximateDP, RandomizedResponse
-from dperm.privacy.few_levels import FewLevels
-from dperm.privacy.local_reports import LOCAL_REPORTS
-from dperm.privacy.one_bit import LATTICE, OneBit, uniform32
-from dperm.privacy.public_noise_bit import PublicNoiseBit
+from dperm.privacy.accounting.events import ApproximateDP, RandomizedResponse
+from dperm.privacy.local import few_levels, one_bit
+from dperm.privacy.local.categories import LocalHashing, RandomizedCategory, UnaryEncoding
+from dperm.privacy.local.few_levels import FewLevels
+from dperm.privacy.local.one_bit import LATTICE, OneBit, uniform32
+from dperm.privacy.local.public_noise_bit import PublicNoiseBit
+from dperm.privacy.local.registry import LOCAL_REPORTS
 from dperm.testing import LOCAL_EXAMPLES, ContractViolation, check_local_report
 
 EXAMPLES = [report for group in LOCAL_EXAMPLES.values() for report in group]

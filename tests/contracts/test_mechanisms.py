@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dperm.privacy.events import Laplace, Selection
-from dperm.privacy.lattice import Lattice
-from dperm.privacy.mechanisms import MECHANISMS, GaussianNoise, LaplaceNoise, NoisyMax
+from dperm.privacy.accounting.events import Laplace, Selection
+from dperm.privacy.mechanisms.lattice import Lattice
+from dperm.privacy.mechanisms.standard import MECHANISMS, GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.testing import MECHANISM_EXAMPLES, ContractViolation, check_choice, check_density, check_mechanism
 
 EXAMPLES = [m for group in MECHANISM_EXAMPLES.values() for m in group]

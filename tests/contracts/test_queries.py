@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from dperm.data.weights import BoxedWeights
+from dperm.data.design.weights import BoxedWeights
 from dperm.objective import Logistic
 from dperm.queries import QUERIES, FirstMoment, FullGradient, GradientCoordinate, QuantileScores, SecondMoment
 from dperm.testing import QUERY_EXAMPLES, ContractViolation, check_query

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dperm.objective import L2, Logistic, Objective
-from dperm.privacy.calibration import Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import FullGradient
 from dperm.solvers import SOLVERS, GradientDescent, Solution, WhitenedDescent
 from dperm.solvers.base import Solver
-from dperm.solvers.central._start import Start
+from dperm.solvers.central.auto.starting_point import StartingPoint
 from dperm.testing import (
     SOLVER_EXAMPLES,
     ContractViolation,
@@ -118,7 +118,7 @@ def test_solver_is_blind_with_its_defaults_too(name):
 
 
 @dataclass(frozen=True)
-class LooksAround(Start):
+class LooksAround(StartingPoint):
     """Its field of that name also tells the true mean of a target of this kind."""
 
     told: str = ""

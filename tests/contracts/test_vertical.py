@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dperm.objective import L2, Logistic, Objective
-from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.sharing import WeightedRows
 from dperm.solvers.vertical import TASKS, AdmmSharing, Message, TranscriptSharing
 from dperm.solvers.vertical.sharing import SharingCoordinator, SharingParty
@@ -254,7 +254,7 @@ def test_planted_bugs_in_a_query_are_caught(bug):
 
 
 def test_results_say_what_they_are():
-    from dperm.privacy.budget import Budget
+    from dperm.privacy.accounting.budget import Budget
     from dperm.testing.vertical import facts_of, run_vertical, vertical_problem
 
     designs, target = vertical_problem()

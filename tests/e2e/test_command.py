@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dperm.privacy.report import PrivacyReport
+from dperm.reporting.report import PrivacyReport
 
 
 def run(*arguments, cwd):

@@ -87,14 +87,14 @@ sys.meta_path.insert(0, Waiting())
 @pytest.mark.parametrize(
     ("module", "arguments", "says"),
     [
-        ("dperm.cli.vertical", ("ledger", "list"), "dperm: interrupted; nothing was written.\n"),
+        ("dperm.cli.vertical.commands", ("ledger", "list"), "dperm: interrupted; nothing was written.\n"),
         (
-            "dperm.privacy.budget",
+            "dperm.privacy.accounting.budget",
             ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml"),
             "nothing was spent",
         ),
         (
-            "dperm.collect.server",
+            "dperm.collect.service.server",
             ("collect", "serve", "speed.json"),
             "dperm: interrupted before the collector listened; no report was taken.\n",
         ),

@@ -11,8 +11,8 @@ import pytest
 
 import dperm
 from dperm.cli.summary import page_of
-from dperm.data.schema import Column, Schema, Target
-from dperm.estimators.scoring import paid_score, plans_of_fit_and_score, report_with_score
+from dperm.data.schema.schema import Column, Schema, Target
+from dperm.estimators.central.scoring import paid_score, plans_of_fit_and_score, report_with_score
 
 playwright = pytest.importorskip("playwright.sync_api")
 

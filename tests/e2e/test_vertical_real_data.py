@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
-from dperm.data.design import DesignMatrix, Scaling
+from dperm.data.design.matrix import DesignMatrix, Scaling
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget
 from dperm.solvers.vertical import AdmmSharing, ExactSharing

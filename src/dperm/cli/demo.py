@@ -10,7 +10,7 @@ import click
 
 from dperm.cli.output import Output, with_output
 from dperm.cli.writing import check_outputs
-from dperm.errors import DisappointmentWarning
+from dperm.errors import UtilityWarning
 
 __all__ = ["demo"]
 
@@ -53,9 +53,9 @@ def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
     from sklearn.preprocessing import StandardScaler
 
     from dperm import Bounds, Budget, DPLogisticRegression
+    from dperm.atomic_files import write_atomically
     from dperm.cli.summary import page_of
     from dperm.estimators.progress import watching
-    from dperm.privacy.report import write_whole
 
     Budget(epsilon, 1e-6)  # refuse a bad epsilon before anything else
     files = [out / name for name in ("model.json", "report.json", "report.html")]
@@ -67,7 +67,7 @@ def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
     X, X_test, y, y_test = train_test_split(table.data[:, columns], table.target, test_size=0.3, random_state=0)
 
     with output.progress("fitting") as bar, watching(bar), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DisappointmentWarning)  # the outcome is shown below
+        warnings.simplefilter("ignore", UtilityWarning)  # the outcome is shown below
         bounds = Bounds(centre=centre, scale=scale, clip=_CLIP, classes=[0, 1])
         model = DPLogisticRegression(epsilon=epsilon, bounds=bounds).fit(X, y)
         plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
@@ -76,7 +76,7 @@ def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
     saved = replace(model._saved(), feature_names_in_=np.array(names, dtype=object))
     saved.save(files[0])
     report.save(files[1])
-    path = write_whole(files[2], page_of(saved))
+    path = write_atomically(files[2], page_of(saved))
 
     effects = [c * usual for c, usual in zip(model.coef_[0], scale, strict=True)]
     largest = sorted(range(len(names)), key=lambda j: -abs(effects[j]))[:5]

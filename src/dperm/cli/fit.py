@@ -73,8 +73,8 @@ def fit(file: Path, output: Output, **options: Any) -> None:
 
 
 def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
-    from dperm.data.files import open_table
-    from dperm.privacy.budget import Budget
+    from dperm.data.tables.files import open_table
+    from dperm.privacy.accounting.budget import Budget
 
     Budget(options["epsilon"], 1e-6 if options["delta"] is None else options["delta"])  # before anything is read
     if options["test_epsilon"] is not None:
@@ -112,7 +112,7 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
         files.write(saved, output)
         score = _score(saved, test, charged, options, files, output)
         if plans is not None:
-            from dperm.estimators.scoring import report_with_score
+            from dperm.estimators.central.scoring import report_with_score
 
             saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, charged))
             files.write(saved, output)
@@ -179,7 +179,7 @@ def _ledger(path: Path, options: dict[str, Any], output: Output) -> tuple[Any, s
     """
     import numpy as np
 
-    from dperm.data.files import name_without_ending
+    from dperm.data.tables.files import name_without_ending
 
     given = options["dataset"]  # an empty one, as from a variable that is not set, is refused by the ledger
     wanted = name_without_ending(path) if given is None else given
@@ -262,7 +262,7 @@ def _room_for_score(
     """Return the plans of the fit and of the score that it is to be paid for; refuses both if one has no room."""
     if options["test_epsilon"] is None:
         return None
-    from dperm.estimators.scoring import marks_of_fit_and_score, plans_of_fit_and_score
+    from dperm.estimators.central.scoring import marks_of_fit_and_score, plans_of_fit_and_score
 
     held_out, relation = len(test[1]), options["neighbours"]
     shape = (len(rows[1]), len(training.names), training.n_classes)
@@ -318,7 +318,7 @@ def _score(
     if test is None:
         return None
     if options["test_epsilon"] is not None:
-        from dperm.estimators.scoring import paid_score
+        from dperm.estimators.central.scoring import paid_score
 
         relation = options["neighbours"]
         try:

@@ -99,7 +99,7 @@ def cap_command(
     name: str, epsilon: float, delta: float, mode: str, yes: bool, address: str | None, output: Output
 ) -> None:
     """Limit for good what may be spent on data set NAME."""
-    from dperm.privacy.budget import Budget
+    from dperm.privacy.accounting.budget import Budget
 
     budget = Budget(epsilon, delta)
     unknown = _unknown(address, name)
@@ -124,7 +124,7 @@ def cap_command(
 @with_output
 def export_command(out: Path | None, force: bool, address: str | None, output: Output) -> None:
     """Write the whole ledger as JSON, without fingerprints of data."""
-    from dperm.privacy.report import write_whole
+    from dperm.atomic_files import write_atomically
 
     if out is not None:
         check_outputs([out], address=address, force=force)
@@ -132,7 +132,7 @@ def export_command(out: Path | None, force: bool, address: str | None, output: O
     if out is None:
         click.echo(text, nl=False)
         return
-    written = str(write_whole(out, text))
+    written = str(write_atomically(out, text))
     output.result({"written": written}, lambda o: o.note(f"Written: {written}"))
 
 
@@ -209,8 +209,8 @@ def _requested(entry: dict[str, Any]) -> tuple[str, str]:
         return f"{asked['epsilon']:g}", f"{asked['delta']:.2g}"
     if entry["unbounded"]:
         return "unbounded", ""
-    from dperm.privacy.composition import upper_epsilon
-    from dperm.privacy.events import event_from_dict
+    from dperm.privacy.accounting.composition import upper_epsilon
+    from dperm.privacy.accounting.events import event_from_dict
 
     delta = 1e-6
     return f"~{_epsilon(upper_epsilon(event_from_dict(entry['event']), delta)[0])}", f"{delta:.2g}"

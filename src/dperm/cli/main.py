@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import dperm
-from dperm.cli.collect import collect
+from dperm.cli.collect.commands import collect
 from dperm.cli.completion import completion
 from dperm.cli.demo import demo
 from dperm.cli.fit import fit
@@ -18,7 +18,7 @@ from dperm.cli.plan import plan
 from dperm.cli.predict import predict
 from dperm.cli.report import report
 from dperm.cli.schema import schema
-from dperm.cli.vertical import vertical
+from dperm.cli.vertical.commands import vertical
 from dperm.errors import DpermError
 
 __all__ = ["cli", "main"]

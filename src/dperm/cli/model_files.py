@@ -49,8 +49,8 @@ class ModelFiles:
 
     def write(self, saved: Any, output: Output) -> None:
         """Write the model, elsewhere if its folder takes it no more, and its page."""
+        from dperm.atomic_files import write_atomically
         from dperm.cli.summary import page_of
-        from dperm.privacy.report import write_whole
 
         try:
             saved.save(self._out)
@@ -60,7 +60,7 @@ class ModelFiles:
             output.note(f"note: {_why(self._out, error)}, so the model was kept elsewhere: {kept}")
             return
         try:
-            write_whole(self._page, page_of(saved))
+            write_atomically(self._page, page_of(saved))
         except (OSError, InvalidInput) as error:
             again = f"dperm report {shlex.quote(str(self._out))} --out {shlex.quote(str(self._page))}"
             output.note(f"note: {_why(self._page, error)}; the model was, and `{again}` makes its page.")

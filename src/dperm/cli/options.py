@@ -38,7 +38,7 @@ def estimator_of(name: str) -> Any:
 
 def _columns(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of a file's columns."""
-    from dperm.data.files import open_table
+    from dperm.data.tables.files import open_table
 
     # while an option's value is missing, arguments are not assigned yet
     file = context.params.get("file") or next(iter(context.args), None)

@@ -85,7 +85,7 @@ class _Made:
     @classmethod
     def of(cls, options: dict[str, Any]) -> _Made:
         from dperm import Bounds
-        from dperm.data.schema import CLASSES, Schema
+        from dperm.data.schema.schema import CLASSES, Schema
 
         columns, n_classes, name = options["columns"], None, options["model"]
         bounds: Any = Bounds(features=(0, 1), target=(0, 1))  # only that they are declared matters
@@ -129,8 +129,8 @@ def _line(cell: _Cell) -> tuple[str, str, str, str, str]:
 
 
 def _write_figure(made: _Made, epsilon: float, out: Path) -> str:
-    from dperm.privacy.report import write_whole
-    from dperm.privacy.report_figures import Series, line_chart
+    from dperm.atomic_files import write_atomically
+    from dperm.reporting.figures import Series, line_chart
 
     epsilons = [epsilon * 2.0 ** (k / 2.0) for k in range(-6, 7)]
     series = []
@@ -149,7 +149,7 @@ def _write_figure(made: _Made, epsilon: float, out: Path) -> str:
         log_y=True,
         alone=True,
     )
-    return str(write_whole(out, chart + "\n"))
+    return str(write_atomically(out, chart + "\n"))
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,8 @@ def predict(model: Path, file: Path, out: Path | None, force: bool, probabilitie
     A model with a schema takes raw columns. Predictions cost no privacy of the people it learnt from.
     """
     import dperm
-    from dperm.data.files import open_table
-    from dperm.privacy.report import write_whole
+    from dperm.atomic_files import write_atomically
+    from dperm.data.tables.files import open_table
 
     if out is not None:
         check_outputs([out], inputs=(model, file), force=force)
@@ -59,7 +59,7 @@ def predict(model: Path, file: Path, out: Path | None, force: bool, probabilitie
     if out is None:
         click.echo(text.getvalue(), nl=False)
         return
-    written = str(write_whole(out, text.getvalue()))
+    written = str(write_atomically(out, text.getvalue()))
     output.result({"written": written, "n": len(X)}, lambda o: o.note(f"Written: {written} ({len(X):,} predictions)"))
 
 

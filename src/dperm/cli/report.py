@@ -22,7 +22,7 @@ __all__ = ["report"]
 @with_output
 def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
     """Show the privacy report of MODEL, a saved model (also one of a vertical run) or a report."""
-    from dperm.privacy.report import write_whole
+    from dperm.atomic_files import write_atomically
 
     if out is not None:
         if out.suffix not in (".html", ".json"):
@@ -30,7 +30,7 @@ def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
         check_outputs([out], inputs=(model,), force=force)
     found, page = _read(model)
     if out is not None:
-        written = write_whole(out, page() if out.suffix == ".html" else found.to_json() + "\n")
+        written = write_atomically(out, page() if out.suffix == ".html" else found.to_json() + "\n")
         output.result({"written": str(written)}, lambda o: o.text(f"Written: {written}"))
         return
 
@@ -47,7 +47,7 @@ def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
 def _read(path: Path):  # type: ignore[no-untyped-def]
     """Return the report in a file and a function that makes its page."""
     import dperm
-    from dperm.estimators.saved import FORMAT
+    from dperm.estimators.persistence.saved import FORMAT
 
     try:
         text = path.read_text(encoding="utf-8")
@@ -61,8 +61,8 @@ def _read(path: Path):  # type: ignore[no-untyped-def]
 
         saved = dperm.load(path)
         return saved.privacy_report_, lambda: page_of(saved)
-    from dperm.privacy.report_page import report_page
-    from dperm.vertical.training import MODEL_FORMAT
+    from dperm.reporting.page import report_page
+    from dperm.vertical.methods.training import MODEL_FORMAT
 
     if isinstance(data, dict) and data.get("format") == MODEL_FORMAT:
         if "report" not in data:

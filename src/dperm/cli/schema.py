@@ -39,16 +39,16 @@ def schema(file: Path, target: str | None, out: Path, force: bool, confirm: bool
 
 
 def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> None:
-    from dperm.data.draft import draft_schema
-    from dperm.data.files import open_table
-    from dperm.data.schema_file import schema_to_dict, schema_to_toml
-    from dperm.privacy.report import write_whole
+    from dperm.atomic_files import write_atomically
+    from dperm.data.schema.draft import draft_schema
+    from dperm.data.schema.schema_file import schema_to_dict, schema_to_toml
+    from dperm.data.tables.files import open_table
 
     table = open_table(file)
     table.require([target])  # before --out, which is of no use with a wrong column
     check_outputs([out], inputs=(file,), force=force)
     draft = draft_schema(table, target)
-    write_whole(out, schema_to_toml(draft.schema, file.name, str(out), draft.notes))
+    write_atomically(out, schema_to_toml(draft.schema, file.name, str(out), draft.notes))
 
     def show(output: Output) -> None:
         rows = []
@@ -76,9 +76,9 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
 
 
 def _confirm(file: Path, yes: bool, output: Output) -> None:
-    from dperm.data.schema import Schema
-    from dperm.data.schema_file import confirmed_text
-    from dperm.privacy.report import write_whole
+    from dperm.atomic_files import write_atomically
+    from dperm.data.schema.schema import Schema
+    from dperm.data.schema.schema_file import confirmed_text
 
     read = Schema.read(file)
     waiting = [part for part in (read.target, *read.columns) if part.unconfirmed]
@@ -89,7 +89,7 @@ def _confirm(file: Path, yes: bool, output: Output) -> None:
         if not click.confirm("Could anyone know all of this without these data?", err=True):
             raise DpermError("nothing was confirmed and nothing was written.")
     if waiting:
-        write_whole(file, confirmed_text(file.read_text(encoding="utf-8")))
+        write_atomically(file, confirmed_text(file.read_text(encoding="utf-8")))
     names = [part.name for part in waiting]
     output.result(
         {"written": str(file) if waiting else None, "confirmed": names},

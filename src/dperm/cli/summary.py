@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dperm.data.schema import NUMBER, TRUTH, Column, Target
-from dperm.estimators.prediction import column_limits
-from dperm.estimators.saved import SavedClassifier, SavedModel
-from dperm.estimators.scoring import PaidScore
+from dperm.data.schema.schema import NUMBER, TRUTH, Column, Target
+from dperm.estimators.central.scoring import PaidScore
+from dperm.estimators.persistence.prediction import column_limits
+from dperm.estimators.persistence.saved import SavedClassifier, SavedModel
 from dperm.privacy.ledger import Spent
-from dperm.privacy.report import noisy_score
-from dperm.privacy.report_page import report_page
+from dperm.reporting.page import report_page
+from dperm.reporting.report import noisy_score
 
 __all__ = ["OwnersScore", "effects", "page_of", "summary_data", "summary_rows"]
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.data.bounds import Bounds
-from dperm.data.draft import not_taken
-from dperm.data.encoded_rows import encoded_rows
-from dperm.data.encoding import parsed
-from dperm.data.files import TableFile
-from dperm.data.raw import BOOLEAN
-from dperm.data.schema import CLASSES, Schema
+from dperm.data.design.bounds import Bounds
+from dperm.data.schema.draft import not_taken
+from dperm.data.schema.encoded_rows import encoded_rows
+from dperm.data.schema.encoding import parsed
+from dperm.data.schema.schema import CLASSES, Schema
+from dperm.data.tables.files import TableFile
+from dperm.data.tables.raw_columns import BOOLEAN
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
+from dperm.types import BoolArray, FloatArray
 
 __all__ = ["Training", "bought", "by_schema", "held_out", "numeric"]
 
@@ -98,7 +99,7 @@ def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: boo
             raise InvalidData(f"column {name!r} is not taken: {why} Leave it out with --drop, or draft a schema.")
     if not _fits_memory(table, len(names)):
         raise InvalidInput("this table does not fit into memory: draft a schema, with which it is read in blocks.")
-    parts: list[NDArray[np.float64]] = []
+    parts: list[FloatArray] = []
     targets: list[Any] = []
     for chunk in table.chunks([*names, target]):
         parts.append(np.column_stack([numeric(chunk[name], name) for name in names]))
@@ -115,7 +116,7 @@ def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: boo
     return Training(np.vstack(parts), labels if classification else y, names, None, None, classification, len(names))
 
 
-def _as_numbers(values: list[Any]) -> NDArray[np.float64] | None:
+def _as_numbers(values: list[Any]) -> FloatArray | None:
     try:
         found = parsed(values)
     except (TypeError, ValueError):
@@ -129,7 +130,7 @@ _TO_LEARN = (
 )
 
 
-def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> NDArray[np.float64]:
+def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> FloatArray:
     """Return a column as finite numbers, or refuse it, with the sentence for text or for gaps, and show no value."""
     if not isinstance(raw, np.ndarray):
         try:
@@ -149,7 +150,7 @@ def _check_target(y: Any, name: str) -> None:
         raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
 
 
-def held_out(n: int, fraction: float) -> NDArray[np.bool_]:
+def held_out(n: int, fraction: float) -> BoolArray:
     """Mark rows to be held out: spread evenly over the file, whatever is in them.
 
     >>> int(held_out(10, 0.3).sum())

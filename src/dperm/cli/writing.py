@@ -13,7 +13,7 @@ __all__ = ["check_outputs", "ledger_file"]
 
 def ledger_file(address: str | None) -> Path | None:
     """Return the file of the ledger at an address, of this user's own if it is None; None if it is no file."""
-    from dperm.privacy.ledger.files import user_folder
+    from dperm.atomic_files import user_folder
     from dperm.privacy.ledger.journal import storage_at
     from dperm.privacy.ledger.sqlite import SqliteStorage
 
@@ -50,7 +50,7 @@ def check_outputs(
 
 
 def _of_ledgers(address: str | None) -> list[Path]:
-    from dperm.privacy.ledger.files import user_folder
+    from dperm.atomic_files import user_folder
     from dperm.privacy.ledger.fingerprints import KEY_FILE
 
     books = {ledger_file(None), ledger_file(address)} - {None}

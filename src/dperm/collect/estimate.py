@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.data.bounds import Bounds
+from dperm.data.design.bounds import Bounds
 from dperm.errors import InvalidInput, Unsupported
-from dperm.estimators.local import LocalLinearRegression, LocalLogisticRegression
-from dperm.estimators.local_queries import Answer, Marginals, SmoothQueries
+from dperm.estimators.local.linear_models import LocalLinearRegression, LocalLogisticRegression
+from dperm.estimators.local.queries import Marginals, QueryAnswer, SmoothQueries
 from dperm.solvers.local import Counts, Task
 from dperm.solvers.local.theta_grid import ThetaGridTask
 
@@ -237,7 +237,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return out
 
 
-def _answer(answer: Answer, low: float, high: float) -> dict[str, Any]:
+def _answer(answer: QueryAnswer, low: float, high: float) -> dict[str, Any]:
     """An answer as plain data; the interval is widened by the bound on the bias, and all stays in the public range."""
     if not math.isfinite(answer.deviation):
         raise Unsupported("nobody has answered yet: more reports are needed.")

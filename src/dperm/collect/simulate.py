@@ -9,18 +9,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.collect.schema import Collection
-from dperm.collect.store import Entry
-from dperm.collect.wire import PACKED, packed
+from dperm.collect.description import Collection
+from dperm.collect.service.wire import PACKED, packed
+from dperm.collect.store.store import Entry
 from dperm.errors import RunError
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Reports
+from dperm.types import FloatArray
 
 __all__ = ["Sender", "batches", "entry_of", "people", "records", "send_packed"]
-
-FloatArray = NDArray[np.float64]
 
 
 def people(collection: Collection, n: int, rng: np.random.Generator) -> tuple[FloatArray, Any]:

@@ -9,33 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
-    "DPElasticNet": "linear",
-    "DPHuberRegressor": "huber",
-    "DPLasso": "linear",
-    "DPLinearRegression": "linear",
-    "DPLinearSVC": "svc",
-    "DPLogisticRegression": "logistic",
-    "DPRidge": "linear",
-    "DPTuner": "tuning",
-    "LocalLinearRegression": "local",
-    "LocalLogisticRegression": "local",
-    "Marginals": "local_queries",
-    "PlanSummary": "_plan",
-    "SavedModel": "saved",
-    "SmoothQueries": "local_queries",
-    "load": "saved",
+    "DPElasticNet": "central.linear",
+    "DPHuberRegressor": "central.huber",
+    "DPLasso": "central.linear",
+    "DPLinearRegression": "central.linear",
+    "DPLinearSVC": "central.svc",
+    "DPLogisticRegression": "central.logistic",
+    "DPRidge": "central.linear",
+    "DPTuner": "central.tuning",
+    "LocalLinearRegression": "local.linear_models",
+    "LocalLogisticRegression": "local.linear_models",
+    "Marginals": "local.queries",
+    "PlanSummary": "central.plan",
+    "SavedModel": "persistence.saved",
+    "SmoothQueries": "local.queries",
+    "load": "persistence.saved",
 }
 
 if TYPE_CHECKING:
-    from dperm.estimators._plan import PlanSummary
-    from dperm.estimators.huber import DPHuberRegressor
-    from dperm.estimators.linear import DPElasticNet, DPLasso, DPLinearRegression, DPRidge
-    from dperm.estimators.local import LocalLinearRegression, LocalLogisticRegression
-    from dperm.estimators.local_queries import Marginals, SmoothQueries
-    from dperm.estimators.logistic import DPLogisticRegression
-    from dperm.estimators.saved import SavedModel, load
-    from dperm.estimators.svc import DPLinearSVC
-    from dperm.estimators.tuning import DPTuner
+    from dperm.estimators.central.huber import DPHuberRegressor
+    from dperm.estimators.central.linear import DPElasticNet, DPLasso, DPLinearRegression, DPRidge
+    from dperm.estimators.central.logistic import DPLogisticRegression
+    from dperm.estimators.central.plan import PlanSummary
+    from dperm.estimators.central.svc import DPLinearSVC
+    from dperm.estimators.central.tuning import DPTuner
+    from dperm.estimators.local.linear_models import LocalLinearRegression, LocalLogisticRegression
+    from dperm.estimators.local.queries import Marginals, SmoothQueries
+    from dperm.estimators.persistence.saved import SavedModel, load
 
 __all__ = [
     "DPElasticNet",

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dperm.types import BoolArray, IntArray
+
 __all__ = ["LIBM_ERROR", "filtered_cell", "filtered_cells"]
 
 # Assumed bound on |computed - true| / (1 + z) for -ndtri(p) and -log(2p), rounding of p included. The tests measure
@@ -39,9 +41,7 @@ def filtered_cell(word: int, scale: float, kind: str) -> tuple[int, bool]:
     return max(low, 0), low == high and low >= 0 and digits >= _SMALLEST
 
 
-def filtered_cells(
-    words: NDArray[np.uint64], scale: float, kind: str
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.intp]]:
+def filtered_cells(words: NDArray[np.uint64], scale: float, kind: str) -> tuple[IntArray, BoolArray, NDArray[np.intp]]:
     """Return cells of the magnitudes, signs, and the positions of undecided draws (their cells are guesses).
 
     ``kind`` is ``"gaussian"`` or ``"laplace"`` (unit scale).

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["clipped_sums_dense", "clipped_sums_sparse"]
 
-FloatArray = NDArray[np.float64]
 
 # Sums of whole numbers below 2^53 are the same in any order, so the compiler may reassociate them into vector lanes.
 _ANY_ORDER = {"reassoc", "nsz"}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dperm.kernels.short_sigmoid import short_fma, short_sigmoid
 from dperm.kernels.sigmoid import fma, sigmoid
+from dperm.types import FloatArray
 
 __all__ = [
     "STRIP",
@@ -24,7 +25,6 @@ __all__ = [
     "residual_slopes",
 ]
 
-FloatArray = NDArray[np.float64]
 ShortArray = NDArray[np.float32]
 
 STRIP = 512  # rows whose numbers stay in the nearest cache from one loop to the next

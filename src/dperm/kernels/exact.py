@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
+from dperm.types import FloatArray
 
 __all__ = ["Grids", "power_of_two_above", "toward_zero", "weights_on_grid"]
-
-FloatArray = NDArray[np.float64]
 
 
 def power_of_two_above(value: float) -> float:

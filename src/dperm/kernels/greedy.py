@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["LARGEST_DECREASE", "LARGEST_VIOLATION", "LONGEST_STEP", "column_scores", "update_sums"]
 
-FloatArray = NDArray[np.float64]
 
 LARGEST_VIOLATION, LONGEST_STEP, LARGEST_DECREASE = 0, 1, 2
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["metric_prox"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

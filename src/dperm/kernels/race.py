@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["NOT_FINITE", "OUTSIDE", "UNDECIDED", "locate", "update_weights"]
 
-FloatArray = NDArray[np.float64]
 
 #: what the kernels return instead of an index or a count
 UNDECIDED = -1

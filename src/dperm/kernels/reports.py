@@ -6,14 +6,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["monomials", "parities"]
+from dperm.types import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
+__all__ = ["monomials", "parities"]
 
 
 @njit(cache=True)
 def monomials(
-    records: NDArray[np.generic], ball: int, reach: FloatArray, factors: NDArray[np.int64], index: NDArray[np.int64]
+    records: NDArray[np.generic], ball: int, reach: FloatArray, factors: IntArray, index: IntArray
 ) -> FloatArray:
     """Product of the entries ``factors[index[i]]`` of everybody's record.
 
@@ -44,7 +44,7 @@ def monomials(
 
 
 @njit(cache=True)
-def parities(records: NDArray[np.generic], masks: NDArray[np.int64], index: NDArray[np.int64]) -> FloatArray:
+def parities(records: NDArray[np.generic], masks: IntArray, index: IntArray) -> FloatArray:
     """1 or -1 for an even or odd number of entries above 1/2 in the set ``masks[index[i]]`` of everybody's record."""
     n, width = records.shape
     out = np.empty(n)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["mapped_squares", "second_moments", "stretched_squares"]
 
-FloatArray = NDArray[np.float64]
 
 _ROWS = 8  # rows whose squares are added side by side: one addition need not wait for another row's
 

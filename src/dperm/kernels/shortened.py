@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit, types
-from numpy.typing import NDArray
 
 from dperm.kernels.sigmoid import sigmoid
+from dperm.types import FloatArray
 
 __all__ = ["shorten_logistic"]
 
-FloatArray = NDArray[np.float64]
 
 _NUMBER, _READ = types.float64, types.Array(types.float64, 1, "C", readonly=True)
 

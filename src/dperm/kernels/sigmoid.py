@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["fma", "logistic_slopes", "sigmoid"]
 
-FloatArray = NDArray[np.float64]
 
 _FARTHEST = 690.0  # beyond it the result stays what it is there, below 1e-299 or equal to 1
 _PER_LOG_2 = 1.4426950408889634

@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["sign_rows", "sketched", "spread_back"]
 
-FloatArray = NDArray[np.float64]
 
 _ROWS = 16
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from dperm.types import FloatArray
 
 __all__ = ["block_steps", "entry_steps", "shorten_compressed"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(error_model="numpy")  # compiled into the loops below

@@ -13,11 +13,11 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput
+from dperm.types import FloatArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Bound: TypeAlias = float | tuple[float, ...]
 Step: TypeAlias = float | FloatArray
 

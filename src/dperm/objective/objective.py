@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from dperm.errors import InvalidInput, Unsupported
@@ -15,6 +15,7 @@ from dperm.objective._checks import FloatArray, Step, indices, step_length, weig
 from dperm.objective._loss import Loss
 from dperm.objective.constraints import Constraint
 from dperm.objective.penalties import L2, NoPenalty, Penalty
+from dperm.types import BoolArray
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Objective:
             raise InvalidInput(f"w must have shape {expected}, got shape {array.shape}.")
         return matrix, array
 
-    def _penalised(self, w: FloatArray) -> NDArray[np.bool_]:
+    def _penalised(self, w: FloatArray) -> BoolArray:
         """Mask of the rows that penalty and constraint apply to."""
         if self.unpenalised and max(self.unpenalised) >= len(w):
             raise InvalidInput(f"unpenalised names weight {max(self.unpenalised)} and w has only {len(w)}.")

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.errors import Unsupported
 from dperm.objective.penalties import L1, L2, BoxPenalty, ElasticNet, NoPenalty, Penalty
+from dperm.types import FloatArray
 
 __all__ = ["SeparablePenalty"]
 
@@ -51,8 +51,8 @@ class SeparablePenalty:
         shrunk = math.copysign(max(abs(value) - step * self.l1, 0.0), value)
         return min(max(shrunk, self.low), self.high)
 
-    def prox(self, value: NDArray[np.float64], step: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    def prox(self, value: FloatArray, step: FloatArray | float) -> FloatArray:
         """Prox of the l1 and box part (l2 is taken as a gradient), with one step per weight."""
         shrunk = np.sign(value) * np.maximum(np.abs(value) - np.multiply(step, self.l1), 0.0)
-        clipped: NDArray[np.float64] = np.clip(shrunk, self.low, self.high)
+        clipped: FloatArray = np.clip(shrunk, self.low, self.high)
         return clipped

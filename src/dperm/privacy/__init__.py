@@ -6,10 +6,10 @@
 13.4
 """
 
-from dperm.privacy.budget import Budget, default_delta
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
-from dperm.privacy.composition import EpsilonBound, leaves
-from dperm.privacy.events import (
+from dperm.privacy.accounting.budget import Budget, default_delta
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.composition import EpsilonBound, leaves
+from dperm.privacy.accounting.events import (
     ZCDP,
     ApproximateDP,
     Composed,
@@ -25,14 +25,13 @@ from dperm.privacy.events import (
     Selection,
     Unbounded,
 )
-from dperm.privacy.guarantee import Accounting, Guarantee
+from dperm.privacy.accounting.guarantee import Accounting, Guarantee
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Cap, Ledger, ReleaseRecord, Reservation, Spent
-from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.selection import TwoLevelRace
+from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.report import PrivacyReport
-from dperm.privacy.scope import Scope
-from dperm.privacy.selection import TwoLevelRace
 
 __all__ = [
     "ZCDP",
@@ -58,7 +57,6 @@ __all__ = [
     "Plan",
     "PlannedRelease",
     "PoissonGaussian",
-    "PrivacyReport",
     "RandomSource",
     "RandomizedResponse",
     "ReleaseRecord",

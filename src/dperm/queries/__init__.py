@@ -1,6 +1,6 @@
 """Queries: data -> value, each with its own sensitivity and its proof next to it."""
 
-from dperm.data.query import Query
+from dperm.data.holding.query import Query
 from dperm.queries.evaluation import CorrectPredictions, SquaredErrors
 from dperm.queries.gradients import FullGradient, GradientBlock, GradientCoordinate
 from dperm.queries.greedy import GreedyScores

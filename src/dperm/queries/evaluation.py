@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.queries.gradients import predictions
+from dperm.types import FloatArray
 
 __all__ = ["CorrectPredictions", "SquaredErrors"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

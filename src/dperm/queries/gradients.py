@@ -10,13 +10,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
-from dperm.data.weights import BoxedWeights, SparseWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.weights import BoxedWeights, SparseWeights
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero, weights_on_grid
 from dperm.objective import Loss
+from dperm.types import FloatArray
 
 __all__ = [
     "FullGradient",
@@ -28,7 +29,6 @@ __all__ = [
     "scores_at",
 ]
 
-FloatArray = NDArray[np.float64]
 Weights = FloatArray | SparseWeights | BoxedWeights
 
 _DOWN = 1.0 - 2.0**-50

@@ -12,22 +12,21 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
-from dperm.data.weights import SparseWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.weights import SparseWeights
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.selection import TwoLevelRace
+from dperm.privacy.mechanisms.selection import TwoLevelRace
 from dperm.queries.gradients import GradientCoordinate, check_weights, clipped_slopes
+from dperm.types import FloatArray
 
 __all__ = ["RULES", "GradientCoordinateL1", "GreedyGradients", "GreedyScores", "PerColumn"]
 
-FloatArray = NDArray[np.float64]
 
 RULES = ("GS-s", "GS-r", "GS-q")  # in the order of the kernels' numbers for them
 

@@ -10,20 +10,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DesignData
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import Grids, toward_zero, weights_on_grid
 from dperm.objective import Loss
-from dperm.privacy.perturbation import PerturbedObjective, PrivateObjective
+from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective, PrivateObjective
 from dperm.queries.sampled import ZeroOutQuery
+from dperm.types import FloatArray
 
 __all__ = ["PeopleObjective", "PerturbedMinimum"]
 
-FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-48
 _SLOPE_ERROR = 2.0**-49  # of a computed slope, in units of its bound: several times what a loss's few operations round

@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import Unsupported
 from dperm.queries.gradients import predictions
+from dperm.types import FloatArray
 
 __all__ = ["PartialPredictions"]
 
@@ -25,12 +23,12 @@ __all__ = ["PartialPredictions"]
 class PartialPredictions(Query):
     """This holder's part of every person's prediction at public weights."""
 
-    weights: NDArray[np.float64]
+    weights: FloatArray
 
     name: ClassVar[str] = "partial predictions"
     norm: ClassVar[str] = "none"
 
-    def evaluate(self, data: DesignData) -> NDArray[np.float64]:
+    def evaluate(self, data: DesignData) -> FloatArray:
         return predictions(data, self.weights)
 
     def zero_out_sensitivity(self, facts: Facts) -> NoReturn:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.bounds import Bounds, QuantilePurchase, range_scaling
-from dperm.data.design import Scaling
-from dperm.data.holder import DataHolder
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import NoisyMax
+from dperm.data.design.bounds import Bounds, QuantilePurchase, range_scaling
+from dperm.data.design.matrix import Scaling
+from dperm.data.holding.holder import DataHolder
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.queries.statistics import QuantileScores, TargetQuantileScores
+from dperm.types import BoolArray, FloatArray
 
 __all__ = [
     "INNERMOST",
@@ -24,7 +24,6 @@ __all__ = [
     "with_purchase",
 ]
 
-FloatArray = NDArray[np.float64]
 
 #: bought quantiles lie no further inside than this; nearer to the median they would say too little of the ends
 INNERMOST = 0.35
@@ -121,7 +120,7 @@ def buy_scaling(
     bounds: Bounds,
     calibrated: CalibratedPlan,
     centred: bool,
-    boolean: NDArray[np.bool_] | None = None,
+    boolean: BoolArray | None = None,
 ) -> Scaling:
     """Buy the range of every column, but those of type bool, and return the scaling they give."""
     assert bounds.purchase is not None

@@ -11,21 +11,20 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.sampled_noise import BoolArray, Summands
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.sampled_noise import Summands
 from dperm.queries.gradients import FullGradient, check_weights, clipped_slopes, predictions
+from dperm.types import BoolArray, FloatArray
 
 __all__ = ["SampledCorrection", "SampledGradient", "SampledQuery", "ZeroOutQuery"]
 
-FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50

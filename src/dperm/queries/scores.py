@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
-from dperm.data.weights import SparseWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.weights import SparseWeights
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput
 from dperm.objective import Loss
 from dperm.objective.separable import SeparablePenalty
 from dperm.queries.gradients import Weights, check_weights, clipped_slopes
+from dperm.types import FloatArray
 
 __all__ = ["AtomScores", "PenalisedAtomScores"]
 
@@ -43,7 +43,7 @@ class AtomScores(Query):
         if self.loss.n_outputs != 1:
             raise InvalidInput("atom scores are defined for losses of one prediction per person.")
 
-    def evaluate(self, data: DesignData) -> NDArray[np.float64]:
+    def evaluate(self, data: DesignData) -> FloatArray:
         slopes, spacing = clipped_slopes(data, self.loss, self.weights, np.inf)
         gradient = data.design.sums(slopes) * (data.design.spacing * spacing)
         return np.concatenate([-gradient, gradient])
@@ -90,7 +90,7 @@ class PenalisedAtomScores(AtomScores):
     def _origin(self) -> int:
         return 1 if self.penalty.l1 > 0.0 else 0
 
-    def evaluate(self, data: DesignData) -> NDArray[np.float64]:
+    def evaluate(self, data: DesignData) -> FloatArray:
         n, d = data.facts.n, data.design.d
         out = np.concatenate([super().evaluate(data), np.zeros(self._origin())])
         exempt = list(self.unpenalised)

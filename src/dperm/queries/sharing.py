@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from dperm.data.facts import Facts
-from dperm.data.party import LabelData, PartyData
-from dperm.data.query import Query
+from dperm.data.design.facts import Facts
+from dperm.data.holding.party import LabelData, PartyData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.objective.proximal import proximal_slopes
 from dperm.objective.separable import SeparablePenalty
+from dperm.types import FloatArray
 
 __all__ = [
     "DUAL",
@@ -38,7 +38,6 @@ __all__ = [
     "WeightedRows",
 ]
 
-FloatArray = NDArray[np.float64]
 
 #: names in an inbox: the number that multiplies a person's row, a person's prediction, a person's dual variable
 RESIDUAL, SCORES, DUAL = "residual", "scores", "dual"
@@ -47,7 +46,7 @@ _UP = 1.0 + 2.0**-50
 
 
 class PartyQuery(Query):
-    """Base of queries on :class:`~dperm.data.party.PartyData`."""
+    """Base of queries on :class:`~dperm.data.holding.party.PartyData`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
-from dperm.data.table import TableData
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
+from dperm.data.holding.table_data import TableData
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.queries.gradients import check_weights, predictions
+from dperm.types import FloatArray
 
 __all__ = [
     "Curvature",
@@ -28,7 +28,6 @@ __all__ = [
     "unpack_symmetric",
 ]
 
-FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50

@@ -11,23 +11,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.party import LabelData, PartyData
-from dperm.data.query import Query
+from dperm.data.design.facts import Facts
+from dperm.data.holding.party import LabelData, PartyData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import Grids, toward_zero
 from dperm.kernels.sketch import sketched
 from dperm.objective import Loss
 from dperm.objective.proximal import proximal_slopes
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries.gradients import predictions
 from dperm.queries.sharing import PartyQuery
+from dperm.types import FloatArray
 
 __all__ = ["ClippedPredictions", "LabelQuery", "ProximalSlopes", "SketchedColumn", "SketchedTarget"]
 
-FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-50
 
@@ -45,7 +44,7 @@ class _ReplaceOnly(Query):
 
 
 class LabelQuery(_ReplaceOnly):
-    """Base of queries on :class:`~dperm.data.party.LabelData`."""
+    """Base of queries on :class:`~dperm.data.holding.party.LabelData`."""
 
 
 def _positive(name: str, value: float) -> None:

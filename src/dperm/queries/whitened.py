@@ -1,7 +1,7 @@
 """Queries in a released metric: row lengths, second moments and gradients of mapped rows. Proof: ``whitened.proof.md``.
 
-A map x -> B' x with B from earlier releases (see :class:`~dperm.data.rowmap.RowMap`) turns noise that is equal in all
-directions of the mapped space into noise that follows the curvature of the data.
+A map x -> B' x with B from earlier releases (see :class:`~dperm.data.design.row_map.RowMap`) turns noise that is
+equal in all directions of the mapped space into noise that follows the curvature of the data.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DesignData
-from dperm.data.query import Query
-from dperm.data.rowmap import RowMap
+from dperm.data.design.facts import Facts
+from dperm.data.design.row_map import RowMap
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Logistic, Loss
 from dperm.queries.gradients import check_weights, predictions, scores_at
 from dperm.queries.statistics import SecondMoment
+from dperm.types import FloatArray
 
 __all__ = ["MappedGradient", "MappedSecondMoment", "RowLengths"]
 
-FloatArray = NDArray[np.float64]
 
 _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50

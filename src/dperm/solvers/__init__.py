@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dperm.errors import InvalidInput
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.central.automatic import Automatic
+from dperm.solvers.central.auto.pursuit import SparsePursuit
+from dperm.solvers.central.auto.rule import Automatic
+from dperm.solvers.central.auto.whitened import WhitenedDescent
 from dperm.solvers.central.blocks import BlockDescent
 from dperm.solvers.central.coordinate import CoordinateDescent
 from dperm.solvers.central.frank_wolfe import FrankWolfe
@@ -13,10 +15,8 @@ from dperm.solvers.central.greedy import GreedyCoordinateDescent
 from dperm.solvers.central.newton import Newton
 from dperm.solvers.central.objective_perturbation import PerturbedMinimiser
 from dperm.solvers.central.peel import Peel
-from dperm.solvers.central.pursuit import SparsePursuit
 from dperm.solvers.central.sgd import StochasticGradientDescent
 from dperm.solvers.central.svrg import VarianceReducedDescent
-from dperm.solvers.central.whitened import WhitenedDescent
 
 __all__ = [
     "SOLVERS",

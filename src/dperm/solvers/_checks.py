@@ -7,9 +7,9 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
+from dperm.types import FloatArray
 
 __all__ = ["fraction", "one_per_column", "positive", "positive_or_each", "share", "whole"]
 
@@ -50,7 +50,7 @@ def positive_or_each(solver: object, *names: str) -> None:
         object.__setattr__(solver, name, tuple(float(v) for v in value))
 
 
-def one_per_column(name: str, values: tuple[float, ...], d: int) -> NDArray[np.float64]:
+def one_per_column(name: str, values: tuple[float, ...], d: int) -> FloatArray:
     """Return the numbers as an array, refused if there is not one for each of ``d`` columns."""
     if len(values) != d:
         raise InvalidInput(

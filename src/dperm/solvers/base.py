@@ -7,17 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import Unsupported
 from dperm.objective import Objective
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, Plan
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.printed import Printed
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.printed import Printed
+from dperm.types import FloatArray
 
 __all__ = ["Forecast", "Progress", "Solution", "Solver"]
 
@@ -29,7 +27,7 @@ Progress = Callable[[int, int], None]
 class Solution:
     """Released weights of the scaled design, how many steps were made, and what the releases gave to worry about."""
 
-    weights: NDArray[np.float64]
+    weights: FloatArray
     n_steps: int
     notes: tuple[str, ...] = ()
 

@@ -3,7 +3,7 @@
 A forecast bounds the expected excess of the objective over its minimum by the argument of a published theorem, carried
 out step by step with the noise of the calibrated plan instead of orders of magnitude. What only the data know (how far
 the optimum is, how sparse, how curved the loss) is an explicit assumption with a public default, and every assumption
-is listed. Derivations: ``forecasts.proof.md``; rates without constants: :mod:`dperm.solvers.theory`.
+is listed. Derivations: ``forecasts.proof.md``; rates without constants: :mod:`dperm.solvers.theory.rates`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
+from dperm.data.design.facts import Facts
 from dperm.errors import InvalidInput
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.calibration import CalibratedPlan
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.calibration import CalibratedPlan
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries import FullGradient
 from dperm.queries.gradients import GradientBlock, GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers.base import Forecast
+from dperm.types import FloatArray
 
 __all__ = ["blocks", "frank_wolfe", "gradient", "greedy", "null_excess", "usual_distance"]
 
-FloatArray = NDArray[np.float64]
 
 _SMOOTH = "the scaled columns' mean squares are at most those the public smoothness stands for"
 _NEAR = "no iterate is farther from the optimum than the start"

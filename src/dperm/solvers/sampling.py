@@ -17,10 +17,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
 from dperm.privacy.randomness import RandomSource
+from dperm.types import FloatArray
 
 __all__ = [
     "ArbitrarySampling",
@@ -31,7 +31,6 @@ __all__ = [
     "Sampling",
 ]
 
-FloatArray = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 _MOST_SUBSETS = 200_000

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dperm.data.design import DesignMatrix
-from dperm.data.holder import DataHolder, DesignData
-from dperm.data.query import Query
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.query import Query
 from dperm.objective import Objective
-from dperm.privacy import composition
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, calibrate
-from dperm.privacy.events import Event
-from dperm.privacy.mechanisms import Mechanism
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import CalibratedPlan, calibrate
+from dperm.privacy.accounting.events import Event
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.sampled_noise import Summands
+from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.sampled_noise import Summands
 from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.sampled import SampledQuery
 from dperm.solvers.base import Solver

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dperm.data.design import DesignMatrix, Scaling
-from dperm.data.holder import DesignData
-from dperm.data.party import Inbox, LabelData, PartyData
-from dperm.data.table import TableData
-from dperm.privacy.neighbours import Neighbours
+from dperm.data.design.matrix import DesignMatrix, Scaling
+from dperm.data.holding.holder import DesignData
+from dperm.data.holding.party import LabelData, PartyData, ReceivedValues
+from dperm.data.holding.table_data import TableData
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries.sharing import RESIDUAL
 
 __all__ = ["Layout", "as_labels", "as_party", "design_data", "design_pairs", "layouts", "table_pairs"]
@@ -64,7 +64,7 @@ def design_data(layout: Layout, X: Any, target: Any) -> DesignData:
 
 def as_party(data: DesignData) -> PartyData:
     """The same rows at a party that was sent one number per person, up to beyond any clip and of either sign."""
-    inbox = Inbox()
+    inbox = ReceivedValues()
     inbox.put(RESIDUAL, 3.0 * (data.target - 0.5))
     return PartyData(data.design, inbox)
 

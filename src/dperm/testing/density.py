@@ -9,11 +9,11 @@ import numpy as np
 from scipy import stats
 
 from dperm.objective import Loss
-from dperm.privacy import composition, curves
-from dperm.privacy.events import Event, Gaussian
-from dperm.privacy.lattice import Lattice
-from dperm.privacy.mechanisms import Mechanism
-from dperm.privacy.sampled_noise import SampledGaussianNoise
+from dperm.privacy.accounting import composition, curves
+from dperm.privacy.accounting.events import Event, Gaussian
+from dperm.privacy.mechanisms.lattice import Lattice
+from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
+from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.testing._violation import demand
 
 __all__ = ["check_choice", "check_density", "check_minimiser_density"]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dperm.privacy.mechanisms import Mechanism
-from dperm.privacy.perturbation import PerturbedObjective, PrivateObjective
+from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective, PrivateObjective
+from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise, Summands
+from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.sampled_noise import SampledGaussianNoise, Summands
 from dperm.testing._violation import demand
 
 __all__ = ["check_mechanism"]

@@ -7,9 +7,9 @@ import math
 from itertools import pairwise
 
 from dperm.errors import Unsupported
-from dperm.privacy import composition
-from dperm.privacy.events import ZERO_OUT_ONLY, Event, Repeat, event_from_dict, event_to_dict, restate
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.events import ZERO_OUT_ONLY, Event, Repeat, event_from_dict, event_to_dict, restate
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.testing._violation import demand
 
 __all__ = ["check_event"]

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dperm.data.facts import Facts
-from dperm.data.query import Query
-from dperm.data.rowmap import RowMap
-from dperm.data.weights import BoxedWeights, SparseWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.row_map import RowMap
+from dperm.data.design.weights import BoxedWeights, SparseWeights
+from dperm.data.holding.query import Query
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
-from dperm.privacy.perturbation import PerturbedObjective
-from dperm.privacy.sampled_noise import SampledGaussianNoise
+from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective
+from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
+from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
 from dperm.queries import (
     AtomScores,
     ClassCounts,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dperm.privacy import composition
-from dperm.privacy.categories import RandomizedCategory
-from dperm.privacy.few_levels import FewLevels
-from dperm.privacy.one_bit import OneBit, exp_below
+from dperm.privacy.accounting import composition
+from dperm.privacy.local.categories import RandomizedCategory
+from dperm.privacy.local.few_levels import FewLevels
+from dperm.privacy.local.one_bit import OneBit, exp_below
 from dperm.privacy.randomness import RandomSource
 from dperm.testing._violation import demand
 

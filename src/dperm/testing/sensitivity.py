@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dperm.data.facts import Facts
-from dperm.data.query import Query
+from dperm.data.design.facts import Facts
+from dperm.data.holding.query import Query
 from dperm.errors import Unsupported
 from dperm.objective import Multinomial
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.sampled_noise import Summands
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.sampled_noise import Summands
 from dperm.queries.perturbed import PeopleObjective
 from dperm.queries.sharing import PartyQuery
 from dperm.queries.transcript import LabelQuery

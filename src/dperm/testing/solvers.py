@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from dperm.data.holder import DataHolder, DesignData
-from dperm.data.query import Query
+from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.query import Query
 from dperm.errors import PlanViolation, Unsupported
 from dperm.objective import L1, L2, Huber, Logistic, Loss, Multinomial, NoPenalty, Objective, Squared
-from dperm.privacy import composition
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, calibrate
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import CalibratedPlan, calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.scope import Scope
 from dperm.solvers.base import Solution, Solver
 from dperm.testing._violation import ContractViolation, demand
 from dperm.testing.canary import check_gradient_canary

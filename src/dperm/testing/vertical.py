@@ -12,20 +12,19 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import PlanViolation
 from dperm.objective import L1, L2, ElasticNet, Logistic, Objective, Squared
-from dperm.privacy import composition
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import Event
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import Event
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.scope import Scope
 from dperm.solvers.vertical import (
     AdmmSharing,
     BlocksOverParties,
@@ -44,6 +43,7 @@ from dperm.solvers.vertical.views import VIEWS
 from dperm.testing._violation import ContractViolation, demand
 from dperm.testing.canary import excess_delta, imagined
 from dperm.testing.data import Layout
+from dperm.types import FloatArray
 
 __all__ = [
     "VERTICAL_EXAMPLES",
@@ -66,7 +66,7 @@ _SIZES = {"north": (3, 0.0), "south": (2, 1.0)}
 
 def vertical_problem(
     seed: int = 0, n: int = 60, sizes: Mapping[str, tuple[int, float]] | None = None
-) -> tuple[dict[str, DesignMatrix], NDArray[np.float64]]:
+) -> tuple[dict[str, DesignMatrix], FloatArray]:
     """A small classification problem over parties; a size is the number of columns and the height of an intercept."""
     rng = np.random.default_rng(seed)
     designs, margin = {}, np.full(n, 0.3)
@@ -102,7 +102,7 @@ class VerticalRun:
 def run_vertical(
     task: VerticalTask,
     designs: Designs,
-    target: NDArray[np.float64],
+    target: FloatArray,
     *,
     seed: int | None = None,
     prepare: Callable[[Any], None] | None = None,

@@ -18,7 +18,7 @@ import pytest
 from postgres_server import Unavailable, postgres_server
 
 from dperm.collect import Collection
-from dperm.collect.store import open_store
+from dperm.collect.store.store import open_store
 
 
 def _body(one: Collection, k: int) -> str:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dperm.cli.main import cli
 from dperm.collect import Collection
-from dperm.collect.store import open_store
+from dperm.collect.store.store import open_store
 from dperm.errors import InvalidInput, RunError
 
 KNOWN = ["--value", "seconds=3.5", "--value", "mobile=1"]

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from dperm.vertical.keys import create_authority, create_request, install, revoke, sign_request
-from dperm.vertical.keys import read_certificate as _read
+from dperm.vertical.identity.keys import create_authority, create_request, install, revoke, sign_request
+from dperm.vertical.identity.keys import read_certificate as _read
 
 PARTIES = ("org-a", "org-b", "org-c")
 
@@ -112,7 +112,13 @@ class Consortium:
             settings |= changes.get(name.replace("-", "_"), {})
             lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
             self._write(name, ['name = "{}"'.format(changes.get("called", {}).get(name, name)), *lines])
-        run = {"name": "trial", "method": "rehearsal", "parties": list(PARTIES), "secure_sum": True, "out": "out.json"}
+        run = {
+            "name": "trial",
+            "method": "connection-test",
+            "parties": list(PARTIES),
+            "secure_sum": True,
+            "out": "out.json",
+        }
         lines = ['name = "lab"', f'listen = "127.0.0.1:{self.port}"', f'revoked = "{self.root}/ca/revoked.pem"']
         lines += [f"patience = {changes.get('patience', 30)}", "[run]"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in run.items()]
@@ -192,7 +198,9 @@ def consortium_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def processes() -> Any:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dperm.cli.main", "dperm.vertical.office", "dperm.vertical.grpc_link"])
+    context.set_forkserver_preload(
+        ["dperm.cli.main", "dperm.vertical.participant.policy", "dperm.vertical.transport.grpc_link"]
+    )
     return context
 
 

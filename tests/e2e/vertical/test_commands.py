@@ -7,17 +7,17 @@ import urllib.request
 
 import pytest
 
-from dperm.vertical.rehearsal import RehearsalDesk
-from dperm.vertical.simulate import simulate
-from dperm.vertical.spec import RunSpec
+from dperm.vertical.methods.connection_test import ConnectionTestHandler
+from dperm.vertical.session.simulate import simulate
+from dperm.vertical.session.spec import RunSpec
 
 PARTIES = ("org-a", "org-b", "org-c")
 
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    spec = RunSpec("trial", "rehearsal", PARTIES, {"rows": 50, "rounds": 12})
-    return simulate(spec, RehearsalDesk(), {name: RehearsalDesk(name) for name in PARTIES})["digest"]
+    spec = RunSpec("trial", "connection-test", PARTIES, {"rows": 50, "rounds": 12})
+    return simulate(spec, ConnectionTestHandler(), {name: ConnectionTestHandler(name) for name in PARTIES})["digest"]
 
 
 def _second_run(consortium, **changes):
@@ -95,7 +95,7 @@ def test_simulate_is_the_same_run_in_one_process(consortium, undisturbed):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('method = "rehearsal"', 'method = "rehersal"', "no method 'rehersal'"),
+        ('method = "connection-test"', 'method = "rehersal"', "no method 'rehersal'"),
         ("rounds = 12", "round = 12", "a rehearsal has no option 'round'"),
         ("revoked.pem", "revokd.pem", "no revocation list"),
     ],

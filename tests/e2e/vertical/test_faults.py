@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from dperm.vertical.rehearsal import RehearsalDesk
-from dperm.vertical.simulate import simulate
-from dperm.vertical.spec import RunSpec
+from dperm.vertical.methods.connection_test import ConnectionTestHandler
+from dperm.vertical.session.simulate import simulate
+from dperm.vertical.session.spec import RunSpec
 
 PARTIES = ("org-a", "org-b", "org-c")
 EVERYBODY = ("lab", *PARTIES)
@@ -18,8 +18,8 @@ EVERYBODY = ("lab", *PARTIES)
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    spec = RunSpec("trial", "rehearsal", PARTIES, {"rows": 50, "rounds": 12})
-    return simulate(spec, RehearsalDesk(), {name: RehearsalDesk(name) for name in PARTIES})["digest"]
+    spec = RunSpec("trial", "connection-test", PARTIES, {"rows": 50, "rounds": 12})
+    return simulate(spec, ConnectionTestHandler(), {name: ConnectionTestHandler(name) for name in PARTIES})["digest"]
 
 
 def _ends_well(consortium, undisturbed):
@@ -107,7 +107,7 @@ def test_a_party_that_stays_away_stops_the_run_and_the_run_can_be_resumed(consor
 
 def test_a_wrong_certificate(consortium, consortium_keys):
     """A party whose key and certificate come from an authority of its own."""
-    from dperm.vertical.keys import create_authority, create_request, install, sign_request
+    from dperm.vertical.identity.keys import create_authority, create_request, install, sign_request
 
     consortium.configure(patience=2)
     keys = consortium.root / "org-a" / "keys"

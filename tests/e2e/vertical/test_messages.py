@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from dperm.vertical.coordinator import CoordinatorSession
-from dperm.vertical.envelope import Envelope
-from dperm.vertical.grpc_hub import GrpcHub
-from dperm.vertical.keys import Identity
-from dperm.vertical.mischief import Mischief
-from dperm.vertical.rehearsal import RehearsalDesk, RehearsalParty
-from dperm.vertical.simulate import simulate
-from dperm.vertical.spec import RunSpec
+from dperm.testing.faulty_transport import FaultyTransport
+from dperm.vertical.identity.keys import Identity
+from dperm.vertical.methods.connection_test import ConnectionTestHandler, ConnectionTestParty
+from dperm.vertical.session.coordinator import CoordinatorSession
+from dperm.vertical.session.simulate import simulate
+from dperm.vertical.session.spec import RunSpec
+from dperm.vertical.transport.envelope import Envelope
+from dperm.vertical.transport.grpc_hub import GrpcHub
 
 PARTIES = ("org-a", "org-b", "org-c")
-SPEC = RunSpec("trial", "rehearsal", PARTIES, {"rows": 50, "rounds": 12}, secure_sum=True)
+SPEC = RunSpec("trial", "connection-test", PARTIES, {"rows": 50, "rounds": 12}, secure_sum=True)
 
 
-class Damaging(Mischief):
+class Damaging(FaultyTransport):
     """Also sends an envelope that cannot be read, once."""
 
     def __init__(self, inner, victim):
@@ -37,13 +37,16 @@ def test_replayed_reordered_and_changed_messages(consortium):
     hub = GrpcHub(f"127.0.0.1:{consortium.port}", lambda: Identity.load(keys, "lab"), PARTIES)
     consortium.start(*PARTIES)
     try:
-        session = CoordinatorSession(SPEC, consortium.root / "lab" / "runs", RehearsalDesk(), patience=30)
+        session = CoordinatorSession(SPEC, consortium.root / "lab" / "runs", ConnectionTestHandler(), patience=30)
         result = session.run(Damaging(hub.transport("trial", PARTIES), "org-a"))
         for name in PARTIES:
             consortium.wait(name)
     finally:
         hub.close()
-    assert result["digest"] == simulate(SPEC, RehearsalDesk(), {n: RehearsalDesk(n) for n in PARTIES})["digest"]
+    assert (
+        result["digest"]
+        == simulate(SPEC, ConnectionTestHandler(), {n: ConnectionTestHandler(n) for n in PARTIES})["digest"]
+    )
     refused = [line["what"] for line in consortium.audit("org-a") if line["what"].startswith("refused")]
     assert any("was answered long ago" in what for what in refused)
     assert any("is not next" in what for what in refused)
@@ -55,8 +58,8 @@ def test_replayed_reordered_and_changed_messages(consortium):
 @pytest.mark.parametrize("bug", ["zeros", "twice"])
 def test_the_comparison_notices_a_party_that_forgets_or_repeats(bug, monkeypatch):
     """The faults are judged by a digest: it must change if a step is lost or done twice."""
-    good = simulate(SPEC, RehearsalDesk(), {n: RehearsalDesk(n) for n in PARTIES})["digest"]
-    answer, count = RehearsalParty.answer, [0]
+    good = simulate(SPEC, ConnectionTestHandler(), {n: ConnectionTestHandler(n) for n in PARTIES})["digest"]
+    answer, count = ConnectionTestParty.answer, [0]
 
     def planted(self, request):
         count[0] += 1
@@ -66,5 +69,5 @@ def test_the_comparison_notices_a_party_that_forgets_or_repeats(bug, monkeypatch
             answer(self, request)
         return answer(self, request)
 
-    monkeypatch.setattr(RehearsalParty, "answer", planted)
-    assert simulate(SPEC, RehearsalDesk(), {n: RehearsalDesk(n) for n in PARTIES})["digest"] != good
+    monkeypatch.setattr(ConnectionTestParty, "answer", planted)
+    assert simulate(SPEC, ConnectionTestHandler(), {n: ConnectionTestHandler(n) for n in PARTIES})["digest"] != good

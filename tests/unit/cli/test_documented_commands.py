@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dperm.data.schema_file import parse_schema
+from dperm.data.schema.schema_file import parse_schema
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = {"README.md": 5, "docs/start.md": 6, "docs/commands.md": 11}

@@ -16,7 +16,7 @@ from dperm.cli import fit as fit_module
 from dperm.cli import model_files, training
 from dperm.cli.output import Output
 from dperm.errors import InvalidData
-from dperm.estimators.saved import SavedModel
+from dperm.estimators.persistence.saved import SavedModel
 
 FIT = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml")
 SECRET = "Mrs Smith"
@@ -253,7 +253,7 @@ def test_a_score_that_fails_does_not_lose_the_model(dperm, people, home, monkeyp
     def fail(*args, **options):
         raise InvalidData("the held-out rows contain a label that the model does not know.")
 
-    monkeypatch.setattr("dperm.estimators.scoring.paid_score", fail)
+    monkeypatch.setattr("dperm.estimators.central.scoring.paid_score", fail)
     done = dperm(*FIT, "--test-fraction", "0.2", "--test-epsilon", "5")
     assert done.code == 2
     assert "the model is kept, without a score: model.json, model.html" in done.err
@@ -331,7 +331,7 @@ def test_what_cannot_be_written_is_named(dperm, people, home, monkeypatch, numbe
     def refuse(*args, **options):
         raise OSError(number, os.strerror(number), "/tmp/some-draft.tmp")
 
-    monkeypatch.setattr("dperm.privacy.report.os.open", refuse)
+    monkeypatch.setattr("dperm.reporting.report.os.open", refuse)
     for arguments in (("report", "model.json", "--out", "a.html"), ("ledger", "export", "--out", "a.html")):
         done = dperm(*arguments)
         assert (done.code, done.err) == (1, f"dperm: {os.strerror(number)}: 'a.html': nothing was written there.\n")
@@ -341,7 +341,7 @@ def test_other_commands_spend_nothing_when_interrupted(dperm, people, monkeypatc
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dperm.data.draft.draft_schema", stop)
+    monkeypatch.setattr("dperm.data.schema.draft.draft_schema", stop)
     done = dperm("schema", "people.csv", "--target", "state", "--out", "b.toml")
     assert (done.code, done.err.strip()) == (1, "dperm: interrupted; nothing was written.")
 

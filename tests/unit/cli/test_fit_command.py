@@ -15,10 +15,10 @@ from dperm.cli import training
 from dperm.cli.fit import _split
 from dperm.cli.summary import OwnersScore, effects
 from dperm.cli.summary import _score_sentence as _said
-from dperm.data.encoded_rows import encoded_rows
-from dperm.data.files import open_table
-from dperm.data.schema import Column, Schema, Target
-from dperm.estimators.saved import SavedProbabilities, SavedRegressor
+from dperm.data.schema.encoded_rows import encoded_rows
+from dperm.data.schema.schema import Column, Schema, Target
+from dperm.data.tables.files import open_table
+from dperm.estimators.persistence.saved import SavedProbabilities, SavedRegressor
 
 FIT = ("fit", "people.csv", "--target", "state", "--epsilon", "1", "--schema", "schema.toml")
 

@@ -9,8 +9,8 @@ import pytest
 
 from dperm import Ledger
 from dperm.cli.output import Output
-from dperm.data.files import name_without_ending
-from dperm.privacy.events import Gaussian
+from dperm.data.tables.files import name_without_ending
+from dperm.privacy.accounting.events import Gaussian
 
 FIT = ("fit", "people.csv", "--epsilon", "0.5", "--schema", "schema.toml", "--out")
 
@@ -92,7 +92,7 @@ def test_commands_in_hints_can_be_pasted(dperm, people, home, name):
 def test_an_error_that_was_cut_off_at_0_is_said_from_above():
     from dperm import Budget
     from dperm.cli.summary import _score_sentence
-    from dperm.estimators.scoring import PaidScore
+    from dperm.estimators.central.scoring import PaidScore
 
     said = _score_sentence(PaidScore("root mean squared error", 0.0, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
     assert (
@@ -130,7 +130,7 @@ def test_a_score_has_room_where_its_rows_are_known(dperm, people, home):
 
 
 def test_marks_are_those_that_the_fit_and_its_score_are_known_by(dperm, people, home, monkeypatch):
-    from dperm.estimators import scoring
+    from dperm.estimators.central import scoring
 
     made = []
     monkeypatch.setattr(

@@ -11,9 +11,9 @@ import tomllib
 import pytest
 
 from dperm import Ledger
-from dperm.data.schema import Schema
+from dperm.data.schema.schema import Schema
 from dperm.errors import InvalidBounds
-from dperm.privacy.events import Gaussian
+from dperm.privacy.accounting.events import Gaussian
 
 FIT = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml")
 
@@ -90,7 +90,7 @@ def test_plan_needs_no_data(dperm, people, home):
 
 
 def test_a_method_without_a_forecast_shows_its_noise(dperm, home, monkeypatch):
-    monkeypatch.setattr("dperm.estimators._plan._forecast", lambda *args: None)
+    monkeypatch.setattr("dperm.estimators.central.plan._forecast", lambda *args: None)
     plan = ("plan", "--rows", "1000", "--columns", "1000", "--epsilon", "1", "--model", "lasso")
     assert "No forecast exists" in dperm(*plan).out
     assert dperm(*plan, "--out", "plan.svg").code == 2

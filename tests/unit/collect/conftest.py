@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dperm.collect import Collection
-from dperm.collect.store import Store, open_store
+from dperm.collect.store.store import Store, open_store
 
 _BOUNDS = {"features": [[0.0, -1.0], [10.0, 1.0]]}
 _LOGISTIC = {"kind": "logistic", "epsilon": 1.0, "names": ["seconds", "mood"], "bounds": _BOUNDS, "degree": 2}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dperm.data.design import DesignMatrix, Scaling
+from dperm.data.design.matrix import DesignMatrix, Scaling
 from dperm.kernels.rows import compress, mapped_squares, second_moments, stretched_squares
 from dperm.kernels.steps import shorten_compressed
 

@@ -16,7 +16,7 @@ from dperm.kernels.exact import toward_zero
 from dperm.kernels.sigmoid import logistic_slopes
 from dperm.objective import Logistic
 
-BOUND = 1e-15  # of sigmoid.proof.md
+BOUND = 1e-15  # of kernels/sigmoid.proof.md
 
 
 def draws(n, seed=0):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dperm.data.holder import DesignData
+from dperm.data.holding.holder import DesignData
 from dperm.errors import InvalidInput
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries import CorrectPredictions, SquaredErrors
 from dperm.testing.data import Layout, design_data
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from dperm.data.weights import BoxedWeights, SparseWeights
+from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.errors import InvalidInput
 from dperm.objective import Huber, Logistic, Squared
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.selection import TwoLevelRace
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.selection import TwoLevelRace
 from dperm.queries import GradientCoordinate, GreedyScores
 from dperm.queries.gradients import FullGradient
 from dperm.queries.greedy import RULES, PerColumn, _State

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dperm.data.bounds import QuantilePurchase
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
+from dperm.data.design.bounds import QuantilePurchase
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
 from dperm.queries.quantiles import INNERMOST, rank_error, reachable_levels, with_purchase
 
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from dperm import Bounds, DPLasso, DPRidge, Ledger
-from dperm.data.bounds import QuantilePurchase, default_quantile_grid
-from dperm.data.holder import DataHolder
-from dperm.data.table import TableData
+from dperm.data.design.bounds import QuantilePurchase, default_quantile_grid
+from dperm.data.holding.holder import DataHolder
+from dperm.data.holding.table_data import TableData
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.scope import Scope
 from dperm.queries import QuantileScores, TargetQuantileScores
 from dperm.queries.quantiles import INNERMOST, buy_range, rank_error, with_purchase
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import InvalidInput
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries import ClassCounts, TargetDeviation
 from dperm.testing.data import Layout, design_data
 

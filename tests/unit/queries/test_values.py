@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dperm.data.table import TableData
+from dperm.data.holding.table_data import TableData
 from dperm.errors import InvalidInput
 from dperm.objective import Huber, Logistic, Multinomial, SmoothedHinge, Squared
 from dperm.queries import (

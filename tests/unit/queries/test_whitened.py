@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from dperm import Ledger
-from dperm.data.holder import DataHolder
-from dperm.data.rowmap import RowMap
+from dperm.data.design.row_map import RowMap
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import Grids
 from dperm.objective import Huber, Logistic, Multinomial, SmoothedHinge, Squared
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
-from dperm.privacy.mechanisms import GaussianNoise
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.scope import Scope
 from dperm.queries import MappedGradient, MappedSecondMoment, RowLengths, SecondMoment, unpack_symmetric
 from dperm.testing.data import Layout, design_data, design_pairs
 

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
 from dperm.objective import L1, L2, Huber, Logistic, Multinomial, Objective
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, calibrate
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import CalibratedPlan, calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.scope import Scope
 from dperm.solvers import (
     SOLVERS,
     BlockDescent,

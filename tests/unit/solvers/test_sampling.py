@@ -17,8 +17,17 @@ from scipy import stats
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Box, Constraint, L1Ball, Simplex
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.block_frank_wolfe import ProductSet
-from dperm.solvers.curvature import (
+from dperm.solvers.sampling import (
+    ArbitrarySampling,
+    BlockSampling,
+    DistributedSampling,
+    ElementarySampling,
+    NiceSampling,
+    Sampling,
+    _choose,
+)
+from dperm.solvers.theory.block_frank_wolfe import ProductSet
+from dperm.solvers.theory.curvature import (
     Quadratic,
     distributed_bound,
     eso_bound,
@@ -31,15 +40,6 @@ from dperm.solvers.curvature import (
     product_curvature,
     relations,
     set_curvature,
-)
-from dperm.solvers.sampling import (
-    ArbitrarySampling,
-    BlockSampling,
-    DistributedSampling,
-    ElementarySampling,
-    NiceSampling,
-    Sampling,
-    _choose,
 )
 
 

@@ -15,18 +15,18 @@ import pytest
 from dperm.privacy.ledger import Ledger
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Message
-from dperm.vertical.config import read_config
-from dperm.vertical.coordinator import CoordinatorSession
-from dperm.vertical.envelope import FIRST, RENEWAL, REPLY, REQUEST, Envelope, error_of, next_digest
-from dperm.vertical.keys import Identity, Trust
-from dperm.vertical.office import PartyOffice, coordinator_desk, spec_of
-from dperm.vertical.party import PartySession
-from dperm.vertical.rehearsal import RehearsalDesk
-from dperm.vertical.simulate import passing_identities
-from dperm.vertical.spec import RunSpec
-from dperm.vertical.tables import LabelTable, PartyTable
-from dperm.vertical.transport import InProcess
-from dperm.vertical.wire import encode
+from dperm.vertical.identity.keys import Identity, Trust
+from dperm.vertical.methods.connection_test import ConnectionTestHandler
+from dperm.vertical.participant.config import read_config
+from dperm.vertical.participant.policy import PartyPolicy, coordinator_handler, spec_of
+from dperm.vertical.participant.tables import LabelTable, PartyTable
+from dperm.vertical.session.coordinator import CoordinatorSession
+from dperm.vertical.session.party import PartySession
+from dperm.vertical.session.simulate import passing_identities
+from dperm.vertical.session.spec import RunSpec
+from dperm.vertical.transport.base import InProcess
+from dperm.vertical.transport.envelope import FIRST, RENEWAL, REPLY, REQUEST, Envelope, error_of, next_digest
+from dperm.vertical.transport.wire import encode
 
 PARTIES = ("org-a", "org-b", "org-c")
 
@@ -37,7 +37,7 @@ class Stage:
 
     root: Path
     spec: RunSpec
-    desk: Callable[[str], Any] = RehearsalDesk
+    handler: Callable[[str], Any] = ConnectionTestHandler
     identities: dict[str, Identity] = field(default_factory=dict)
     sessions: dict[str, PartySession] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class Stage:
         for name in names or self.spec.parties:
             if name in self.sessions:
                 self.sessions[name].close()
-            self.sessions[name] = PartySession(self.identities[name], self.root / name, self.desk(name))
+            self.sessions[name] = PartySession(self.identities[name], self.root / name, self.handler(name))
 
     def stop(self) -> None:
         for session in self.sessions.values():
@@ -59,8 +59,8 @@ class Stage:
         return InProcess({name: handler if wrap is None else wrap(name, handler) for name, handler in handlers.items()})
 
     def coordinate(self, transport: Any = None, **options: Any) -> Any:
-        desk = options.pop("desk", None) or self.desk("")
-        session = CoordinatorSession(self.spec, self.root / "lab", desk, **options)
+        handler = options.pop("handler", None) or self.handler("")
+        session = CoordinatorSession(self.spec, self.root / "lab", handler, **options)
         return session.run(transport or self.transport())
 
 
@@ -69,10 +69,13 @@ def stage(tmp_path: Path) -> Any:
     made: list[Stage] = []
 
     def make(
-        secure_sum: bool = True, rounds: int = 4, run: str = "trial-1", desk: Callable[[str], Any] = RehearsalDesk
+        secure_sum: bool = True,
+        rounds: int = 4,
+        run: str = "trial-1",
+        handler: Callable[[str], Any] = ConnectionTestHandler,
     ) -> Stage:
-        spec = RunSpec(run, "rehearsal", PARTIES, {"rows": 40, "rounds": rounds}, secure_sum)
-        one = Stage(tmp_path / str(len(made)), spec, desk)
+        spec = RunSpec(run, "connection-test", PARTIES, {"rows": 40, "rounds": rounds}, secure_sum)
+        one = Stage(tmp_path / str(len(made)), spec, handler)
         one.start()
         made.append(one)
         return one
@@ -149,7 +152,7 @@ class Organisations:
                 text += "".join(f"{key} = {_toml(value)}\n" for key, value in self.options.items())
             else:
                 insecure = "insecure = true\n" if method in WITHOUT_GUARANTEE else ""
-                methods = json.dumps([*TASKS, "rehearsal", "align"])
+                methods = json.dumps([*TASKS, "connection-test", "align"])
                 text += f"[allow]\nmethods = {methods}\nepsilon = 1.0\n{insecure}{allow}\n"
                 text += "".join(_COLUMN.format(name=column) for column in columns)
             (folder / "config.toml").write_text(text)
@@ -157,16 +160,16 @@ class Organisations:
     def spec(self) -> RunSpec:
         return spec_of(read_config(self.root / "lab" / "config.toml"))
 
-    def office(self, name: str, pins: tuple[tuple[str, str], ...] = ()) -> PartyOffice:
+    def policy(self, name: str, pins: tuple[tuple[str, str], ...] = ()) -> PartyPolicy:
         one = self.identities[name]
         identity = Identity(name, one._key, one.certificate, Trust(one.trust.authority, pins))
-        return PartyOffice(read_config(self.root / name / "config.toml"), identity)
+        return PartyPolicy(read_config(self.root / name / "config.toml"), identity)
 
     def start(self, *names: str) -> None:
         self.stop(*names)
         for name in names or PAIR:
-            office = self.office(name)
-            self.sessions[name] = PartySession(self.identities[name], self.root / name / "state" / "runs", office)
+            policy = self.policy(name)
+            self.sessions[name] = PartySession(self.identities[name], self.root / name / "state" / "runs", policy)
 
     def stop(self, *names: str) -> None:
         for name in names or PAIR:
@@ -175,8 +178,8 @@ class Organisations:
 
     def coordinate(self, transport: Any = None) -> Any:
         config = read_config(self.root / "lab" / "config.toml")
-        desk = coordinator_desk(config, self.identities["lab"])
-        session = CoordinatorSession(self.spec(), config.state / "runs", desk)
+        handler = coordinator_handler(config, self.identities["lab"])
+        session = CoordinatorSession(self.spec(), config.state / "runs", handler)
         return session.run(transport or self.transport())
 
     def transport(self, kind: Any = InProcess) -> Any:
@@ -312,8 +315,8 @@ class People:
     def config(self, name: str) -> Any:
         return read_config(self.root / name / "config.toml")
 
-    def office(self, name: str) -> PartyOffice:
-        return PartyOffice(self.config(name), self.identities[name])
+    def policy(self, name: str) -> PartyPolicy:
+        return PartyPolicy(self.config(name), self.identities[name])
 
     def tables(self) -> Any:
         parties = [PartyTable.read(self.config(name), self.config(name).data) for name in PAIR]
@@ -327,7 +330,7 @@ class People:
             if name in self.sessions:
                 self.sessions[name].close()
             runs = self.root / name / "state" / "runs"
-            self.sessions[name] = PartySession(self.identities[name], runs, self.office(name))
+            self.sessions[name] = PartySession(self.identities[name], runs, self.policy(name))
 
     def stop(self) -> None:
         for session in self.sessions.values():
@@ -341,8 +344,8 @@ class People:
         config = replace(config, run=replace(config.run, **changes))
         transport = _Dying({name: lambda data, name=name: self.sessions[name].handle(data) for name in PAIR})
         transport.before = before
-        desk = coordinator_desk(config, self.identities["lab"])
-        return CoordinatorSession(spec_of(config), config.state / "runs", desk).run(transport)
+        handler = coordinator_handler(config, self.identities["lab"])
+        return CoordinatorSession(spec_of(config), config.state / "runs", handler).run(transport)
 
     def align(self, name: str = "al-1", **how: Any) -> Any:
         return self.run(name=name, method="align", options={}, **how)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from dperm.errors import BudgetRefused, InvalidBudget, InvalidInput
-from dperm.privacy import composition, gdp
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import Event
+from dperm.privacy.accounting import composition, gdp
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import Event
 
 __all__ = ["Cap", "Charge", "Charged", "admit", "charge", "is_unbounded", "see_who_spent"]
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dperm.atomic_files import published, user_folder
 from dperm.errors import LedgerError
-from dperm.privacy.ledger.files import published, user_folder
 
 __all__ = ["KEY_FILE", "fingerprint", "user_key"]
 

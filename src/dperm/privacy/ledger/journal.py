@@ -12,7 +12,7 @@ from dperm.privacy.ledger import chain
 from dperm.privacy.ledger.chain import Row
 from dperm.privacy.ledger.postgres import PostgresStorage
 from dperm.privacy.ledger.sqlite import SqliteStorage
-from dperm.privacy.ledger.state import State
+from dperm.privacy.ledger.state import LedgerState
 from dperm.privacy.ledger.storage import MemoryStorage, Reader, Storage
 
 __all__ = ["Journal", "storage_at"]
@@ -55,18 +55,18 @@ class Journal:
         self.storage = storage
         self._local = threading.local()
 
-    def _caught_up(self, read: Reader) -> State:
-        state: State = getattr(self._local, "state", None) or State()
+    def _caught_up(self, read: Reader) -> LedgerState:
+        state: LedgerState = getattr(self._local, "state", None) or LedgerState()
         self._local.state = None  # a state that met a broken row is not used again
         state.catch_up(read)
         self._local.state = state
         return state
 
-    def look(self, use: Callable[[State], T]) -> T:
+    def look(self, use: Callable[[LedgerState], T]) -> T:
         """Call ``use`` on the newest committed state."""
         return use(self.storage.read(self._caught_up))
 
-    def write(self, decide: Callable[[State], tuple[list[dict[str, Any]], T]]) -> T:
+    def write(self, decide: Callable[[LedgerState], tuple[list[dict[str, Any]], T]]) -> T:
         """Append the payloads that ``decide`` returns, in one transaction; its second value is passed on."""
 
         def linked(read: Reader) -> tuple[list[Row], T]:
@@ -81,7 +81,7 @@ class Journal:
 
         def whole(read: Reader) -> list[Row]:
             rows = read(1)
-            State().catch_up(lambda _: rows)
+            LedgerState().catch_up(lambda _: rows)
             return rows
 
         return self.storage.read(whole)

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dperm.atomic_files import user_folder
 from dperm.errors import InvalidInput, LedgerTampered, LedgerUnreadable
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import Event
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import Event
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain, fingerprints
 from dperm.privacy.ledger.cap import Cap
-from dperm.privacy.ledger.files import user_folder
 from dperm.privacy.ledger.journal import Journal, storage_at
 from dperm.privacy.ledger.records import ReleaseRecord, Reservation, Spent
 from dperm.privacy.ledger.reserving import Decision, Origin, reserving
@@ -29,8 +30,7 @@ from dperm.privacy.ledger.rows import (
     open_reservation,
     settle_rows,
 )
-from dperm.privacy.ledger.state import Reserved, State
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.state import LedgerState, Reserved
 
 __all__ = ["Ledger"]
 
@@ -63,7 +63,7 @@ class Ledger:
 
     Examples
     --------
-    >>> from dperm.privacy.events import Gaussian, Repeat
+    >>> from dperm.privacy.accounting.events import Gaussian, Repeat
     >>> ledger = Ledger(dataset="patients")
     >>> cap = ledger.set_cap(Budget(2.0, 1e-6))
     >>> plan = Repeat(Gaussian(50.0), 10)
@@ -179,7 +179,7 @@ class Ledger:
         """
         cap = Cap.of(budget, mode, delta_reserve)
 
-        def decide(state: State) -> tuple[list[Payload], Cap]:
+        def decide(state: LedgerState) -> tuple[list[Payload], Cap]:
             account = state.account(self._dataset)
             if account.cap is not None:
                 raise InvalidInput(
@@ -237,7 +237,7 @@ class Ledger:
         """
         plans = [self._decision(one, neighbours, "", mark) for one, mark in ((event, fingerprint), *then)]
 
-        def look(state: State) -> str:
+        def look(state: LedgerState) -> str:
             names = []
             for decide in plans:
                 rows, made = decide(state)
@@ -265,7 +265,7 @@ class Ledger:
     def remember(self, fingerprint: str) -> None:
         """Let data be recognised by one more fingerprint, such as that of the file they came from; costs nothing."""
 
-        def decide(state: State) -> tuple[list[Payload], None]:
+        def decide(state: LedgerState) -> tuple[list[Payload], None]:
             known = state.owner(fingerprint) is not None
             return ([] if known else [alias_row(self._dataset, fingerprint, now())]), None
 
@@ -285,7 +285,7 @@ class Ledger:
             ReleaseRecord(one.query, as_stored(one.event), bool(one.forfeited), int(one.count)) for one in releases
         ]
 
-        def decide(state: State) -> tuple[list[Payload], None]:
+        def decide(state: LedgerState) -> tuple[list[Payload], None]:
             made = open_reservation(state, reservation.id)
             check_plan(made.event, records)
             return settle_rows(made, records), None

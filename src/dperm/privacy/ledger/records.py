@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dperm.errors import InvalidInput
-from dperm.privacy.events import Event
+from dperm.privacy.accounting.events import Event
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.cap import Cap
-from dperm.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from dperm.privacy.ledger.ledger import Ledger

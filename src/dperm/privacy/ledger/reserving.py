@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dperm.errors import BudgetRefused, DataSetRenamed
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import Event, restate
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import Event, restate
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.cap import admit, is_unbounded
 from dperm.privacy.ledger.rows import Payload, alias_row, as_stored, now, reserve_row
-from dperm.privacy.ledger.state import Reserved, State
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.state import LedgerState, Reserved
 
 __all__ = ["Decision", "Origin", "reserving"]
 
-Decision = Callable[[State], tuple[list[Payload], Reserved]]
+Decision = Callable[[LedgerState], tuple[list[Payload], Reserved]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def reserving(
     marks = [*origin.marks, *(() if fingerprint is None else (str(fingerprint),))]
     given = [dataset] if origin.given_as is None else [origin.given_as, dataset]
 
-    def decide(state: State) -> tuple[list[Payload], Reserved]:
+    def decide(state: LedgerState) -> tuple[list[Payload], Reserved]:
         name = _whose(state, given, marks)
         account = state.account(name)
         cost = None if account.cap is None else admit(account.cap, charged, account.charged())
@@ -81,7 +81,7 @@ def reserving(
     return decide
 
 
-def _whose(state: State, given: Sequence[str], marks: Sequence[str]) -> str:
+def _whose(state: LedgerState, given: Sequence[str], marks: Sequence[str]) -> str:
     """Return the name to charge: one by which the data are known, with a cap if one of them has it.
 
     The data are under the caps of all names by which they are known and given, and one is charged: if another has a

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dperm.errors import BudgetRefused, InvalidInput, LedgerError, PlanViolation
-from dperm.privacy import composition
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import Event, event_from_dict, event_to_dict
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import Event, event_from_dict, event_to_dict
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain
 from dperm.privacy.ledger.cap import Cap, charge, see_who_spent
 from dperm.privacy.ledger.records import ReleaseRecord
-from dperm.privacy.ledger.state import FORMAT, Account, Reserved, State
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.ledger.state import FORMAT, Account, LedgerState, Reserved
 
 __all__ = [
     "Payload",
@@ -99,7 +99,7 @@ def _carried(cap: Cap, account: Account) -> Payload:
     return {"carried": cost.amount, "carried_delta": cost.delta}
 
 
-def open_reservation(state: State, reservation_id: str) -> Reserved:
+def open_reservation(state: LedgerState, reservation_id: str) -> Reserved:
     """Return a reservation that is not settled yet."""
     made = state.reservations.get(reservation_id)
     if made is None:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from dperm.atomic_files import published
 from dperm.errors import LedgerError, LedgerUnreadable
 from dperm.privacy.ledger.chain import Row
-from dperm.privacy.ledger.files import published
 from dperm.privacy.ledger.storage import Reader, Storage
 
 __all__ = ["SqliteStorage"]

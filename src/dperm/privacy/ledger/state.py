@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dperm.errors import LedgerTampered, LedgerUnreadable
-from dperm.privacy import composition
-from dperm.privacy.events import Composed, Event, event_from_dict, restate
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.events import Composed, Event, event_from_dict, restate
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain
 from dperm.privacy.ledger.cap import Cap, Charge, Charged
 from dperm.privacy.ledger.chain import Row
 from dperm.privacy.ledger.records import Spent
 from dperm.privacy.ledger.storage import Reader
-from dperm.privacy.neighbours import Neighbours
 
-__all__ = ["FORMAT", "Account", "Reserved", "State"]
+__all__ = ["FORMAT", "Account", "LedgerState", "Reserved"]
 
 FORMAT = 1
 
@@ -110,7 +110,7 @@ class Account:
         )
 
 
-class State:
+class LedgerState:
     """The fold of all rows up to ``newest``."""
 
     def __init__(self) -> None:
@@ -144,9 +144,9 @@ class State:
         """Return the data set first seen with this fingerprint."""
         return self._owners.get(fingerprint) if fingerprint is not None else None
 
-    def after(self, payloads: Sequence[dict[str, Any]]) -> State:
+    def after(self, payloads: Sequence[dict[str, Any]]) -> LedgerState:
         """Return the state that these rows would make of this one, which stays as it is."""
-        other = State()
+        other = LedgerState()
         vars(other).update({name: copy.copy(value) for name, value in vars(self).items()})
         for name, account in self.accounts.items():
             reserved, unsettled = [*account.reserved], {**account.unsettled}
@@ -217,7 +217,7 @@ class State:
     def _known(self, dataset: str) -> Account:
         return self.accounts.setdefault(dataset, Account(dataset))
 
-    _APPLY: dict[str, Callable[[State, dict[str, Any]], None]] = {  # noqa: RUF012
+    _APPLY: dict[str, Callable[[LedgerState, dict[str, Any]], None]] = {  # noqa: RUF012
         "created": _created,
         "cap": _cap,
         "alias": _alias,

@@ -21,29 +21,29 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
-from dperm.data.weights import BoxedWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.weights import BoxedWeights
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import GradientBlock
 from dperm.solvers import forecasts
 from dperm.solvers._checks import one_per_column, positive, positive_or_each, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.sampling import BlockSampling, Sampling
+from dperm.types import FloatArray
 
 __all__ = ["BlockDescent", "coordinate_smoothness"]
 
 
 def coordinate_smoothness(
     objective: Objective, facts: Facts, smoothness: float | tuple[float, ...] | None = None
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Public curvature M_j of every coordinate of the mean loss; the intercept's from its height unless it is given."""
     if isinstance(smoothness, tuple):
         return one_per_column("smoothness", smoothness, facts.d)
@@ -63,7 +63,7 @@ def _non_empty(sampling: Sampling, holder: DataHolder) -> tuple[int, ...]:
     raise InvalidInput("the sampling draws the empty set a thousand times in a row: give it larger probabilities.")
 
 
-def _block_limit(limits: NDArray[np.float64], drawn: tuple[int, ...]) -> float:
+def _block_limit(limits: FloatArray, drawn: tuple[int, ...]) -> float:
     """C_U = sqrt(sum of C_j^2 over U): a block's limit on the L2 norm of one person's gradient."""
     return limits.item(drawn[0]) if len(drawn) == 1 else float(np.linalg.norm(limits[list(drawn)]))
 
@@ -71,7 +71,7 @@ def _block_limit(limits: NDArray[np.float64], drawn: tuple[int, ...]) -> float:
 class _Step:
     """The public step of the method, from one set of released weights to the next."""
 
-    def __init__(self, step: float, smoothness: NDArray[np.float64], objective: Objective, box: float) -> None:
+    def __init__(self, step: float, smoothness: FloatArray, objective: Objective, box: float) -> None:
         self._penalty = SeparablePenalty.of(objective.penalty)
         self._free = np.zeros(len(smoothness), bool)
         self._free[list(objective.unpenalised)] = True
@@ -80,7 +80,7 @@ class _Step:
         self._box = box
         self._numbers = list(zip(self._length.tolist(), self._l2.tolist(), self._free.tolist(), strict=True))
 
-    def __call__(self, weights: BoxedWeights, drawn: tuple[int, ...], gradient: NDArray[np.float64]) -> BoxedWeights:
+    def __call__(self, weights: BoxedWeights, drawn: tuple[int, ...], gradient: FloatArray) -> BoxedWeights:
         if len(drawn) == 1:
             return weights.moved(drawn[0], self._one(weights, drawn[0], gradient.item()))
         columns = np.array(drawn, np.intp)
@@ -156,7 +156,7 @@ class BlockDescent(Solver):
     def shortened(self, n_steps: int) -> BlockDescent:
         return replace(self, n_rounds=1, n_inner=n_steps)
 
-    def _sampling(self, smoothness: NDArray[np.float64]) -> Sampling:
+    def _sampling(self, smoothness: FloatArray) -> Sampling:
         d = len(smoothness)
         if isinstance(self.sampling, Sampling):
             if self.sampling.d != d:
@@ -167,7 +167,7 @@ class BlockDescent(Solver):
             return BlockSampling.importance(smoothness, n_blocks)
         return BlockSampling.uniform(d, n_blocks)
 
-    def _limits(self, objective: Objective, facts: Facts) -> NDArray[np.float64]:
+    def _limits(self, objective: Objective, facts: Facts) -> FloatArray:
         """Limit C_j of every coordinate."""
         if isinstance(self.clip, tuple):
             return one_per_column("clip", self.clip, facts.d)

@@ -15,13 +15,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import Objective
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, Plan
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.printed import Printed, coordinate_multiplier
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.printed import Printed, coordinate_multiplier
 from dperm.solvers._checks import whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import BlockDescent

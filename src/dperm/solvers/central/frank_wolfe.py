@@ -18,15 +18,15 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
-from dperm.data.weights import SparseWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.weights import SparseWeights
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import Unsupported
 from dperm.objective import L1Ball, Objective
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import NoisyMax
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.queries import AtomScores, PenalisedAtomScores
 from dperm.solvers import forecasts
 from dperm.solvers._checks import positive, whole

@@ -18,12 +18,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import Objective
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import FullGradient
 from dperm.solvers import forecasts
 from dperm.solvers._checks import fraction, positive, whole

@@ -20,32 +20,30 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
-from dperm.data.weights import SparseWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.weights import SparseWeights
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import BoxPenalty, Loss, Objective
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise, LaplaceNoise, NoisyMax
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.printed import LaplaceInsideMax, Printed, greedy_epsilon
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, greedy_epsilon
+from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores, PerColumn
 from dperm.solvers import forecasts
 from dperm.solvers._checks import one_per_column, positive, positive_or_each, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.types import FloatArray
 
 __all__ = ["GreedyCoordinateDescent"]
 
 #: a bound of at most this many guessed root mean squares is a range, not a clip of scaled values
 _RANGE_ONLY = 1.8
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ class GreedyCoordinateDescent(Solver):
         natural = loss.slope_bound * facts.intercept_height * (1.0 + 2.0**-50)  # its height is public and all the same
         return natural if limit is None else min(limit, natural)
 
-    def _smoothness(self, objective: Objective, facts: Facts) -> NDArray[np.float64]:
+    def _smoothness(self, objective: Objective, facts: Facts) -> FloatArray:
         """M_j: two thirds of the largest where a range is all that is known.
 
         A step of 2/M_j overshoots to a point as bad as it came from, and the same coordinate would win for ever; steps

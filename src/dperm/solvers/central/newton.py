@@ -20,19 +20,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import Unsupported
 from dperm.objective import Objective
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.statistics import SecondMoment, unpack_symmetric
 from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Progress, Solution, Solver
-from dperm.solvers.central._recipes import recipe_for
+from dperm.solvers.central.auto.recipes import recipe_for
+from dperm.types import FloatArray
 
 __all__ = ["Newton"]
 
@@ -111,7 +111,7 @@ class Newton(Solver):
                 progress(t + 1, self.n_steps)
         return Solution(weights, self.n_steps)
 
-    def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> NDArray[np.float64]:
+    def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> FloatArray:
         """Inverse of the released curvature, with directions that noise hides treated as flat as the noise."""
         facts, bend = holder.facts, recipe_for(objective.loss).bend
         query = SecondMoment(self.row_clip or facts.spread * math.sqrt(facts.d))

@@ -19,17 +19,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import Unsupported
 from dperm.objective import L2, NoPenalty, Objective
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries.perturbed import PerturbedMinimum
 from dperm.solvers._checks import positive
 from dperm.solvers.base import Progress, Solution, Solver
+from dperm.types import FloatArray
 
 __all__ = ["PerturbedMinimiser"]
 
@@ -95,7 +95,7 @@ class PerturbedMinimiser(Solver):
         left = 1.0 - share * height**2 / self.intercept_strength * _UP
         return share * (square - height**2) / left * _UP if left > 0.0 else math.inf
 
-    def _strengths(self, objective: Objective, facts: Facts, ratio: float | None) -> NDArray[np.float64]:
+    def _strengths(self, objective: Objective, facts: Facts, ratio: float | None) -> FloatArray:
         """Strength of every weight in the mean objective, with what brings it to ``ratio`` if that was left open."""
         if not isinstance(objective.penalty, NoPenalty | L2) or objective.constraint is not None:
             raise Unsupported("solver 'objective' is proved for no penalty or l2, without a constraint.")

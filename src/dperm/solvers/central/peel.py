@@ -17,13 +17,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
-from dperm.data.weights import BoxedWeights, SparseWeights
+from dperm.data.design.facts import Facts
+from dperm.data.design.weights import BoxedWeights, SparseWeights
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise, NoisyMax
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientBlock
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers._checks import positive, share, whole

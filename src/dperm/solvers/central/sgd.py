@@ -17,13 +17,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
 from dperm.objective import Objective
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.sampled_noise import SampledGaussianNoise
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.queries.sampled import SampledGradient
 from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver

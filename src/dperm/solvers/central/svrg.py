@@ -21,25 +21,24 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.facts import Facts
-from dperm.data.holder import DataHolder
+from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
 from dperm.objective import Loss, Objective
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise
-from dperm.privacy.neighbours import Neighbours
-from dperm.privacy.sampled_noise import SampledGaussianNoise
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.sampled import SampledCorrection
 from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.sgd import default_step, planned, sampling_rate
+from dperm.types import FloatArray
 
 __all__ = ["VarianceReducedDescent"]
 
-FloatArray = NDArray[np.float64]
 
 _SMALLEST = 2.0**-24  # a correction's bound never falls below this share of the largest, so that it stays a release
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput
-from dperm.privacy.lattice import Lattice
-from dperm.privacy.one_bit import OneBit
-from dperm.privacy.public_noise_bit import PublicNoiseBit
+from dperm.privacy.local.one_bit import OneBit
+from dperm.privacy.local.public_noise_bit import PublicNoiseBit
+from dperm.privacy.mechanisms.lattice import Lattice
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.bernstein import BernsteinPolynomial, Minimum
 from dperm.solvers.local.sketch import FloatArray
@@ -37,8 +37,9 @@ RowLoss = Callable[[FloatArray, Any], FloatArray]
 def average(values: ArrayLike, bound: float, epsilon: float, source: RandomSource) -> float:
     """Mean of values in [0, bound], one per person, each with the person's own Laplace noise of scale bound / epsilon.
 
-    Algorithm 1. Every person's noisy value is epsilon-DP (``lattice.proof.md``, with the person's own value as the
-    query) and may be seen by everyone; the mean has variance 2 (bound / epsilon)^2 / n, a little more for the lattice.
+    Algorithm 1. Every person's noisy value is epsilon-DP (``privacy/mechanisms/lattice.proof.md``, with the person's
+    own value as the query) and may be seen by everyone; the mean has variance 2 (bound / epsilon)^2 / n, a little
+    more for the lattice.
     """
     checked = np.asarray(values, np.float64)
     if checked.ndim != 1 or checked.size == 0 or not 0.0 < epsilon < math.inf or not 0.0 < bound < math.inf:
@@ -53,7 +54,8 @@ def average(values: ArrayLike, bound: float, epsilon: float, source: RandomSourc
 def average_of_coordinates(values: ArrayLike, bound: float, epsilon: float, source: RandomSource) -> FloatArray:
     """Mean of vectors in [0, bound]^p, one per person, who reports one bit of one coordinate drawn at random (Lemma 2).
 
-    The number of the coordinate does not depend on the vector; the bit is epsilon-DP (``one_bit.proof.md``).
+    The number of the coordinate does not depend on the vector; the bit is epsilon-DP
+    (``privacy/local/one_bit.proof.md``).
     """
     checked = np.asarray(values, np.float64)
     if checked.ndim != 2 or checked.size == 0:
@@ -129,7 +131,8 @@ class OneBitBernsteinMechanism(BernsteinMechanism):
     Guarantee
     ---------
     Released, to everyone: a node and a number, both independent of the record, and one bit per person, epsilon-DP for
-    the person (``public_noise_bit.proof.md``). Assumes one report per person. ``repair="printed"`` is refused.
+    the person (``privacy/local/public_noise_bit.proof.md``). Assumes one report per person. ``repair="printed"`` is
+    refused.
     """
 
     repair: str = "constant"

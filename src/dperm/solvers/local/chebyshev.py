@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
 from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.types import IntArray
 
 __all__ = ["Chebyshev"]
 
@@ -44,7 +45,7 @@ class Chebyshev(Sketch):
         return len(self.degrees[0])
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         return np.ones(len(self.degrees), np.int64) if self.shares is not None else np.array([len(self.degrees)])
 
     @property
@@ -60,10 +61,10 @@ class Chebyshev(Sketch):
         return np.broadcast_to(1.0, self.size)
 
     @cached_property
-    def _degrees(self) -> NDArray[np.int64]:
+    def _degrees(self) -> IntArray:
         return np.asarray(self.degrees, np.int64)
 
-    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+    def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
         values, degrees = np.ones(len(records)), self._degrees[index]
         for column, degree in zip(np.asarray(records, np.float64).T, degrees.T, strict=True):
             values *= np.cos(degree * np.arccos(np.clip(column, -1.0, 1.0)))

@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.few_levels import FewLevels
-from dperm.privacy.one_bit import OneBit, uniform32
+from dperm.privacy.local.few_levels import FewLevels
+from dperm.privacy.local.one_bit import OneBit, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.linear_models import LinearTask
@@ -28,6 +28,7 @@ from dperm.solvers.local.quadratic import clear_bar, clearly_kept
 from dperm.solvers.local.sketch import FloatArray, Sketch
 from dperm.solvers.local.surrogates import logistic_curvature, margins, typical_length
 from dperm.solvers.local.task import Counts, Task
+from dperm.types import IntArray
 
 __all__ = ["DescentState", "GradientCoordinates", "LocalDescent"]
 
@@ -89,7 +90,7 @@ class GradientCoordinates(Sketch):
         return self._w.size + (self.loss == "squared")
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         return np.ones(self._w.size, np.int64)
 
     @property
@@ -121,7 +122,7 @@ class GradientCoordinates(Sketch):
     def high(self) -> FloatArray:
         return self._ends[1]
 
-    def evaluate(self, records: FloatArray, index: NDArray[np.int64]) -> FloatArray:
+    def evaluate(self, records: FloatArray, index: IntArray) -> FloatArray:
         x = records[:, : self._w.size]
         longest = np.maximum(np.abs(x).max(axis=1, keepdims=True), 1.0)
         length = longest * np.sqrt(((x / longest) ** 2).sum(axis=1, keepdims=True))
@@ -159,7 +160,7 @@ class LocalDescent:
     ---------
     Released, to everyone: the weights after every round, and one index and one bit (or level) per person. A person
     takes part in one round only, chosen without looking at the record; the report is epsilon-DP for the person
-    (``one_bit.proof.md``), whatever earlier groups answered.
+    (``privacy/local/one_bit.proof.md``), whatever earlier groups answered.
 
     Parameters
     ----------

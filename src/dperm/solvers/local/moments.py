@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidInput
 from dperm.kernels.reports import monomials
 from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.types import IntArray
 
 __all__ = ["Moments"]
 
@@ -59,7 +60,7 @@ class Moments(Sketch):
         return len(self.exponents[0])
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         return np.ones(len(self.exponents), np.int64)
 
     @property
@@ -87,7 +88,7 @@ class Moments(Sketch):
         return np.where(even, 0.0, -self.high)
 
     @cached_property
-    def _factors(self) -> NDArray[np.int64]:
+    def _factors(self) -> IntArray:
         """The columns whose product is each monomial, filled up with a column of ones."""
         degree = max(sum(m) for m in self.exponents)
         table = np.full((len(self.exponents), degree), self.n_columns, np.int64)
@@ -95,5 +96,5 @@ class Moments(Sketch):
             row[: sum(m)] = np.repeat(np.arange(self.n_columns), m)
         return table
 
-    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+    def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
         return monomials(records, self.ball, self._reach, self._factors, index)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dperm.errors import InvalidInput
 from dperm.kernels.reports import parities
 from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.types import IntArray
 
 __all__ = ["Parity"]
 
@@ -50,7 +51,7 @@ class Parity(Sketch):
         return self.n_bits
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         return np.array([math.comb(self.n_bits, r) for r in range(1, len(self.levels) + 1)], np.int64)
 
     @property
@@ -66,7 +67,7 @@ class Parity(Sketch):
         return np.broadcast_to(1.0, self.size)
 
     @cached_property
-    def masks(self) -> NDArray[np.int64]:
+    def masks(self) -> IntArray:
         """The set T of every statistic, as the bits of a whole number; level by level, in increasing order."""
         levels = []
         for r in range(1, len(self.levels) + 1):
@@ -75,11 +76,11 @@ class Parity(Sketch):
             levels.append(np.sort((np.int64(1) << chosen).sum(axis=1)))
         return np.concatenate(levels)
 
-    def find(self, masks: ArrayLike, level: int) -> NDArray[np.int64]:
+    def find(self, masks: ArrayLike, level: int) -> IntArray:
         """Return the numbers of the statistics with these sets of ``level`` bits."""
         start = int(self.sizes[: level - 1].sum())
         block = self.masks[start : start + int(self.sizes[level - 1])]
         return start + np.searchsorted(block, np.asarray(masks, np.int64))
 
-    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+    def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
         return parities(records, self.masks, index)

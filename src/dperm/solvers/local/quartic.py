@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic, interval
 from dperm.solvers.local.sketch import FloatArray
+from dperm.types import IntArray
 
 __all__ = ["NoisyQuartic"]
 
@@ -38,7 +38,7 @@ class NoisyQuartic:
     """
 
     quadratic: NoisyQuadratic
-    index: NDArray[np.int64]
+    index: IntArray
     values: FloatArray
     variances: FloatArray
     lowest: float

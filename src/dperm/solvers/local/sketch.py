@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.errors import InvalidData, InvalidInput
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["SKETCHES", "FloatArray", "Sketch", "nested_tuple"]
 
-FloatArray = NDArray[np.float64]
 
 #: every kind of sketch by its name in a schema
 SKETCHES: dict[str, type[Sketch]] = {}
@@ -42,7 +42,7 @@ class Sketch(ABC):
 
     @property
     @abstractmethod
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         """Number of statistics of every group."""
 
     @property
@@ -61,7 +61,7 @@ class Sketch(ABC):
         """Upper end of every statistic's range."""
 
     @abstractmethod
-    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+    def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
         """Return everybody's value of the statistic they drew; private. A report clips it to the range."""
 
     @property
@@ -78,7 +78,7 @@ class Sketch(ABC):
             raise InvalidData("records must hold numbers only.")
         return records
 
-    def values(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+    def values(self, records: NDArray[Any], index: IntArray) -> FloatArray:
         """Return what people report on: NaN, which counts as the lower end, for a record that is not finite."""
         # two kinds of numbers only: kernels are compiled for each
         plain = records.view(np.uint8) if records.dtype == np.bool_ else np.asarray(records, np.float64)

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput
-from dperm.privacy.few_levels import FewLevels
-from dperm.privacy.one_bit import LATTICE, OneBit, uniform32
+from dperm.privacy.local.few_levels import FewLevels
+from dperm.privacy.local.one_bit import LATTICE, OneBit, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.types import IntArray
 
 __all__ = ["Counts", "Reports", "Task"]
 
@@ -31,7 +32,7 @@ class Reports:
     ``secure`` is False if a seeded source made them, which leaves nobody a guarantee.
     """
 
-    index: NDArray[np.int64]
+    index: IntArray
     bit: NDArray[Any]
     secure: bool = True
 
@@ -45,8 +46,8 @@ class Counts:
     """
 
     task: str
-    n: NDArray[np.int64] = field(repr=False)
-    ones: NDArray[np.int64] = field(repr=False)
+    n: IntArray = field(repr=False)
+    ones: IntArray = field(repr=False)
     secure: bool = True
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class Counts:
             raise InvalidInput("counts must hold, for every statistic, at most as many ones as reports.")
 
     @property
-    def by_answer(self) -> NDArray[np.int64]:
+    def by_answer(self) -> IntArray:
         """A row for every statistic: how many people sent 0, 1, ..."""
         above = self.ones.reshape(len(self.n), -1)
         return np.column_stack([self.n - above.sum(axis=1), above])
@@ -99,8 +100,8 @@ class Task:
     Guarantee
     ---------
     Released, to everyone: the number of a statistic and one bit per person. The number does not depend on the record;
-    the bit is epsilon-DP for the person (``one_bit.proof.md``), whatever the sketch computes. Assumes that a person
-    reports once per task.
+    the bit is epsilon-DP for the person (``privacy/local/one_bit.proof.md``), whatever the sketch computes. Assumes
+    that a person reports once per task.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ class Task:
         return OneBit(self.epsilon) if self.n_levels == 2 else FewLevels(self.epsilon, self.n_levels)
 
     @cached_property
-    def thresholds(self) -> NDArray[np.int64]:
+    def thresholds(self) -> IntArray:
         """Upper ends, of 2^32, of the words that draw each group of statistics."""
         ends = np.cumsum(self.sketch.weights)
         whole = np.floor(ends / ends[-1] * LATTICE).astype(np.int64)
@@ -156,7 +157,7 @@ class Task:
             raise InvalidInput("a statistic is drawn too rarely: less than once in 2^32 reports.")
         return whole
 
-    def draw(self, n: int, source: RandomSource) -> NDArray[np.int64]:
+    def draw(self, n: int, source: RandomSource) -> IntArray:
         """Draw the statistics that ``n`` people report on, without their records."""
         group = np.searchsorted(self.thresholds, uniform32(n, source), side="right")
         sizes = self.sketch.sizes
@@ -256,7 +257,7 @@ class Task:
         expected = np.maximum(counts.n_people, 1) * self.probabilities
         return self.sketch.high * total / expected, self.sketch.high**2 * self.bit.mean_square / expected
 
-    def _valid(self, index: ArrayLike) -> NDArray[np.int64]:
+    def _valid(self, index: ArrayLike) -> IntArray:
         given = np.asarray(index)
         if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
             raise InvalidInput("the numbers of statistics must be whole numbers, one per report.")

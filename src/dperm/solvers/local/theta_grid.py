@@ -15,6 +15,7 @@ from dperm.errors import InvalidInput
 from dperm.solvers.local.bernstein import BernsteinPolynomial, Minimum
 from dperm.solvers.local.sketch import FloatArray, Sketch
 from dperm.solvers.local.task import Counts, Task
+from dperm.types import IntArray
 
 __all__ = ["ThetaGrid", "ThetaGridTask"]
 
@@ -61,7 +62,7 @@ class ThetaGrid(Sketch):
         return len(self.nodes[0])
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         return np.ones(len(self.nodes), np.int64)
 
     @property
@@ -76,7 +77,7 @@ class ThetaGrid(Sketch):
     def high(self) -> FloatArray:  # type: ignore[override]
         return _MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
 
-    def evaluate(self, records: NDArray[Any], index: NDArray[np.int64]) -> FloatArray:
+    def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
         columns, nodes = np.asarray(records, np.float64).T, self._nodes[index]
         longest, square, margin = np.ones(len(records)), np.zeros(len(records)), np.zeros(len(records))
         for column in columns:

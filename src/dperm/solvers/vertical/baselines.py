@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from dperm.data.design import DesignMatrix, Scaling
-from dperm.data.facts import Facts
+from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix, Scaling
 from dperm.errors import InvalidInput
 from dperm.solvers.vertical.task import VerticalTask
 

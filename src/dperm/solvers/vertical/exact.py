@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from dperm.data.design import DesignMatrix
-from dperm.data.holder import Charges
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import Charges
 from dperm.errors import InvalidInput
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.lattice import floor_noise
-from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms.lattice import floor_noise
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, BlockMinimiser, InverseRoot, SharedSlopes, Stationarity
@@ -29,10 +28,10 @@ from dperm.solvers._checks import positive
 from dperm.solvers.vertical.programs import Message
 from dperm.solvers.vertical.task import VerticalResult, VerticalTask, few_enough
 from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["ExactSharing", "printed_round_epsilon", "printed_sensitivity"]
 
-FloatArray = NDArray[np.float64]
 #: asks a query inside the trusted domain
 Inside = Callable[[Any], FloatArray]
 
@@ -214,7 +213,7 @@ class ExactCoordinator(WeightsCoordinator):
         self._dual = dual
         return residual
 
-    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
         """Take blocks, stationarities and the total of partial scores."""
         scores = self._total(totals)
         self._take(replies, stationarity=("float64", (1,)))

@@ -16,30 +16,29 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
-from dperm.data.holder import Charges, DataHolder
-from dperm.data.party import Inbox, PartyData
-from dperm.data.weights import SparseWeights
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.design.weights import SparseWeights
+from dperm.data.holding.holder import Charges, DataHolder
+from dperm.data.holding.party import PartyData, ReceivedValues
 from dperm.errors import InvalidInput, PlanViolation, Unsupported
 from dperm.kernels.exact import Grids
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.joined_race import N_WORDS, Finalist, JoinedRace, race_of_finalists
-from dperm.privacy.mechanisms import NoisyMax
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.mechanisms.joint_selection import N_WORDS, Finalist, JointSelection, race_of_finalists
+from dperm.privacy.mechanisms.selection import race_scale
+from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.selection import race_scale
 from dperm.queries.sharing import RESIDUAL, SCORES, ColumnValues, LocalAtomScores, SharedSlopes
 from dperm.solvers._checks import positive, whole
 from dperm.solvers.sampling import NiceSampling
 from dperm.solvers.vertical.path import Path, PathCoordinator
 from dperm.solvers.vertical.programs import Message
 from dperm.solvers.vertical.task import VerticalTask, expect_arrays, few_enough
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["DistributedFrankWolfe", "FrankWolfeParty", "choice_group"]
 
-FloatArray = NDArray[np.float64]
 
 JOINT = "joint atom choice"
 CHOICE = {"choice": ("int64", (1,))}
@@ -166,7 +165,7 @@ class FrankWolfeParty:
     ) -> None:
         self.task, self.name = task, name
         self.calibrated: CalibratedPlan = task.calibrated
-        self._inbox, self._charges, self._source = Inbox(), charges, source
+        self._inbox, self._charges, self._source = ReceivedValues(), charges, source
         data = PartyData(design, self._inbox)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self._facts = task.parties[name]
@@ -223,7 +222,7 @@ class FrankWolfeParty:
         stream = f"frank-wolfe {self._run_number()} round {self._round // 2}"
         if task.product:
             return self._own_choice(query, columns, stream)
-        mechanism = JoinedRace(self.calibrated.noise_multiplier(JOINT), stream=stream, **self._places(columns))
+        mechanism = JointSelection(self.calibrated.noise_multiplier(JOINT), stream=stream, **self._places(columns))
         finalist: Finalist = self._holder.release(query, mechanism, JOINT)
         self._place = self._signed(finalist.place, columns)
         arrays = {"place": np.array([self._place]), "score": np.array([finalist.score]), "digits": finalist.digits}
@@ -320,7 +319,7 @@ class FrankWolfeCoordinator(PathCoordinator):
         message = Message("choose", {"residual": self._asked.copy()}, {"round": self.round})
         return dict.fromkeys(self.task.parties, message)
 
-    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
         """Take the step, or the column."""
         if set(replies) != set(self.task.parties) or totals:
             raise InvalidInput("the replies are not those of this round.")

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
-from dperm.data.holder import Charges
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import Charges
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.sketch import spread_back
 from dperm.objective import Squared
-from dperm.privacy.calibration import Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise, Mechanism, NoisyMax
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease
+from dperm.privacy.mechanisms.standard import GaussianNoise, Mechanism, NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL, LocalAtomScores, WeightedRows
 from dperm.queries.transcript import SketchedColumn, SketchedTarget
@@ -30,10 +29,9 @@ from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe, FrankWolfe
 from dperm.solvers.vertical.path import PathCoordinator
 from dperm.solvers.vertical.programs import Message
 from dperm.solvers.vertical.task import expect_arrays
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["SketchedFrankWolfe"]
-
-FloatArray = NDArray[np.float64]
 
 
 def _score_group(party: str) -> str:
@@ -182,7 +180,7 @@ class SketchedCoordinator(PathCoordinator):
         residual = task.residual(self.path.weights(), self._vectors, self._target)
         return dict.fromkeys(task.parties, Message("choose", {"residual": residual}, {"round": self.round}))
 
-    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
         """Take the step, or the sketch."""
         task = self.task
         if set(replies) != set(task.parties) or totals:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from dperm.objective._loss import Loss, Task, pair, quiet, vector
+from dperm.types import FloatArray
 
 __all__ = ["SigmoidLoss"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

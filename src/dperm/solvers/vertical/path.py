@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.holder import Charges, DataHolder
-from dperm.data.party import Inbox, LabelData
+from dperm.data.holding.holder import Charges, DataHolder
+from dperm.data.holding.party import LabelData, ReceivedValues
 from dperm.errors import InvalidInput, PlanViolation
-from dperm.privacy.calibration import CalibratedPlan
+from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.vertical.programs import Fact, Message
 from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+from dperm.types import FloatArray
 
 __all__ = ["Path", "PathCoordinator"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass
@@ -62,7 +60,7 @@ class PathCoordinator:
         self.task = task
         self.calibrated: CalibratedPlan = task.calibrated
         self.n_rounds, self.round = task.n_rounds, 0
-        self._charges, self._source, self._inbox = charges, source, Inbox()
+        self._charges, self._source, self._inbox = charges, source, ReceivedValues()
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self.path: Path = task.path()

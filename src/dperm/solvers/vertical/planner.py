@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dperm.errors import InvalidInput
+from dperm.types import FloatArray
 
 __all__ = [
     "dense_uplink_bytes",
@@ -26,7 +24,6 @@ __all__ = [
     "uplink_bytes",
 ]
 
-FloatArray = NDArray[np.float64]
 
 _NUMBER = 8
 

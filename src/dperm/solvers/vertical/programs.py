@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dperm.privacy.calibration import CalibratedPlan
+from dperm.privacy.accounting.calibration import CalibratedPlan
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["CoordinatorProgram", "Fact", "Message", "PartyProgram", "TrainedParty"]
 
@@ -65,7 +65,7 @@ class PartyProgram(Protocol):
 class TrainedParty(PartyProgram, Protocol):
     """A party's side of a method that trains a model."""
 
-    def own_weights(self) -> NDArray[np.float64]:
+    def own_weights(self) -> FloatArray:
         """Return the weights of the party's own columns, from its own answers, after the last round."""
 
 
@@ -80,7 +80,7 @@ class CoordinatorProgram(Protocol):
     def requests(self) -> Mapping[str, Message]:
         """Return this round's request to each party, by name; the same until :meth:`absorb`."""
 
-    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
         """Take one round's replies; arrays named in ``summed`` are in ``totals`` and not in the replies."""
 
     def state(self) -> Message:

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dperm.errors import InvalidInput
 from dperm.solvers.vertical.programs import CoordinatorProgram, Message, PartyProgram
+from dperm.types import IntArray
 
 __all__ = ["Conversation", "message_bytes", "run_in_process"]
 
@@ -66,9 +64,9 @@ def run_in_process(
     return coordinator.result()
 
 
-def _summed(replies: Mapping[str, Message]) -> tuple[dict[str, Message], dict[str, NDArray[np.int64]]]:
+def _summed(replies: Mapping[str, Message]) -> tuple[dict[str, Message], dict[str, IntArray]]:
     """Take summed arrays out of the replies and add them up, modulo 2^64 as a masked sum would."""
-    totals: dict[str, NDArray[np.int64]] = {}
+    totals: dict[str, IntArray] = {}
     rest: dict[str, Message] = {}
     for name, reply in replies.items():
         for key in reply.summed:

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
-from dperm.data.holder import Charges
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import Charges
 from dperm.errors import InvalidInput
-from dperm.privacy.calibration import Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, SharedSlopes, WeightedRows
@@ -26,10 +25,9 @@ from dperm.solvers._checks import fraction, positive
 from dperm.solvers.vertical.programs import Message
 from dperm.solvers.vertical.task import VerticalTask, few_enough
 from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["AdmmSharing", "BlocksOverParties", "SharingTask", "release_group"]
-
-FloatArray = NDArray[np.float64]
 
 
 def release_group(party: str) -> str:
@@ -215,7 +213,7 @@ class SharingCoordinator(WeightsCoordinator):
         self._dual = slopes
         return np.clip(raw, -self.task.limit, self.task.limit)
 
-    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
         """Take weights and the total of partial scores."""
         scores = self._total(totals)
         movers = self.task.movers(self.round)

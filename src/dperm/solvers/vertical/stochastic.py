@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
 from dperm.queries.sharing import PlainGradient
 from dperm.solvers._checks import positive, whole
 from dperm.solvers.vertical.exact import ExactSharing
+from dperm.types import FloatArray
 
 __all__ = ["SgdOverParties"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

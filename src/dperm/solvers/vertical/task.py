@@ -15,28 +15,27 @@ from importlib.metadata import version
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
-from dperm.data.facts import Facts
-from dperm.data.holder import Charges, TrustedDomain
+from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import Charges, TrustedDomain
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import power_of_two_above
 from dperm.objective import Objective
 from dperm.objective.separable import SeparablePenalty
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import CalibratedPlan, Plan, calibrate
-from dperm.privacy.guarantee import Accounting, Guarantee
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, calibrate
+from dperm.privacy.accounting.guarantee import Accounting, Guarantee
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
-from dperm.privacy.report import NOT_COVERED, PrivacyReport, ReleaseLine
+from dperm.reporting.report import NOT_COVERED, PrivacyReport, ReleaseLine
 from dperm.solvers._checks import whole
 from dperm.solvers.vertical.programs import CoordinatorProgram, Message, TrainedParty
 from dperm.solvers.vertical.views import VIEWS, view_of
+from dperm.types import FloatArray
 
 __all__ = ["MOST_ROUNDS", "VerticalResult", "VerticalTask", "expect_arrays", "few_enough"]
 
-FloatArray = NDArray[np.float64]
 
 #: of any method; whoever is asked to take part need not work out a plan without end
 MOST_ROUNDS = 1_000_000

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
-from dperm.data.holder import Charges
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import Charges
 from dperm.errors import InvalidInput
-from dperm.privacy.calibration import Plan, PlannedRelease
-from dperm.privacy.mechanisms import GaussianNoise
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease
+from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import WeightedRows
 from dperm.queries.transcript import ClippedPredictions, ProximalSlopes
@@ -27,10 +26,9 @@ from dperm.solvers._checks import positive, share
 from dperm.solvers.vertical.programs import Message
 from dperm.solvers.vertical.sharing import AdmmSharing, release_group
 from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["TranscriptSharing"]
-
-FloatArray = NDArray[np.float64]
 
 
 def _scores_group(party: str) -> str:
@@ -137,7 +135,7 @@ class TranscriptCoordinator(WeightsCoordinator):
         self._dual = slopes
         return residual
 
-    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, NDArray[np.int64]]) -> None:
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
         """Take weights and noisy partial scores."""
         task, clip = self.task, self.task.score_clip
         self._take(replies, scores=("float64", (task.n,)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.neighbours import Neighbours
+from dperm.privacy.accounting.neighbours import Neighbours
 
 __all__ = ["PLANNED", "VIEWS", "View", "view_of"]
 

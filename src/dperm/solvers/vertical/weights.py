@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.data.design import DesignMatrix
-from dperm.data.holder import Charges, DataHolder
-from dperm.data.party import Inbox, LabelData, PartyData
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.holder import Charges, DataHolder
+from dperm.data.holding.party import LabelData, PartyData, ReceivedValues
 from dperm.errors import InvalidInput, PlanViolation
-from dperm.privacy.calibration import CalibratedPlan
+from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL
 from dperm.solvers.vertical.programs import Message
 from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["WEIGHTS", "WeightsCoordinator", "WeightsParty"]
 
-FloatArray = NDArray[np.float64]
 
 WEIGHTS = "weights"
 
@@ -50,7 +49,7 @@ class WeightsParty:
         self.n_rounds = task.n_rounds
         self._n_averaged = _n_averaged(averaging, task.n_rounds)
         self.calibrated: CalibratedPlan = task.calibrated
-        self._inbox, self._charges, self._source = Inbox(), charges, source
+        self._inbox, self._charges, self._source = ReceivedValues(), charges, source
         self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, task.shared_domain)
         self._round = 0
         self._weights = np.zeros(task.parties[name].d)
@@ -113,7 +112,7 @@ class WeightsCoordinator:
         self.calibrated: CalibratedPlan = task.calibrated
         self.n_rounds, self.round = task.n_rounds, 0
         self._n_averaged = _n_averaged(averaging, task.n_rounds)
-        self._secure, self._charges, self._inbox = source.secure, charges, Inbox()
+        self._secure, self._charges, self._inbox = source.secure, charges, ReceivedValues()
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self._scores, self._dual = np.zeros(task.n), np.zeros(task.n)
@@ -150,7 +149,7 @@ class WeightsCoordinator:
             if self.round > self.task.n_rounds - self._n_averaged:
                 self._sums[name] += self._weights[name]
 
-    def _total(self, totals: Mapping[str, NDArray[np.int64]]) -> FloatArray:
+    def _total(self, totals: Mapping[str, IntArray]) -> FloatArray:
         """Predictions from the total of all parties' partial scores."""
         if set(totals) != {"scores"} or totals["scores"].shape != (self.task.n,):
             raise InvalidInput("the total of partial scores must have one number for each person.")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dperm.errors import BudgetRefused, InvalidBudget, InvalidInput
-from dperm.privacy import composition, gdp
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import (
+from dperm.privacy.accounting import composition, gdp
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import (
     ApproximateDP,
     Composed,
     Event,
@@ -23,8 +23,8 @@ from dperm.privacy.events import (
     Selection,
     restate,
 )
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Cap, Ledger
-from dperm.privacy.neighbours import Neighbours
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 8.0, 1e3])

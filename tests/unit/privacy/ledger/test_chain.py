@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from dperm.errors import InvalidInput, LedgerTampered, LedgerUnreadable
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import Gaussian
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import Gaussian
 from dperm.privacy.ledger import Ledger, ReleaseRecord, chain
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dperm.atomic_files import user_folder
 from dperm.errors import LedgerError
 from dperm.privacy.ledger import Ledger
-from dperm.privacy.ledger.files import user_folder
 from dperm.privacy.ledger.fingerprints import KEY_FILE, fingerprint, user_key
 
 X = np.arange(12.0).reshape(4, 3)
@@ -84,7 +84,7 @@ def test_where_warnings_are_errors_a_renamed_copy_costs_nothing(tmp_path):
     import warnings
 
     from dperm.errors import DataSetRenamed
-    from dperm.privacy.events import Gaussian
+    from dperm.privacy.accounting.events import Gaussian
     from dperm.privacy.ledger import Ledger
 
     book = Ledger(tmp_path / "books.db", dataset="patients")

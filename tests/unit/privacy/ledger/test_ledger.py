@@ -23,10 +23,10 @@ from dperm.errors import (
     PlanViolation,
     Unsupported,
 )
-from dperm.privacy import composition
-from dperm.privacy.budget import Budget
-from dperm.privacy.calibration import Plan, PlannedRelease, calibrate
-from dperm.privacy.events import (
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.events import (
     ApproximateDP,
     Composed,
     Event,
@@ -38,8 +38,8 @@ from dperm.privacy.events import (
     Selection,
     Unbounded,
 )
+from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Cap, Ledger, ReleaseRecord
-from dperm.privacy.neighbours import Neighbours
 
 BUDGET = Budget(2.0, 1e-6)
 SMALL = Repeat(Gaussian(60.0), 10)

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dperm.errors import BudgetRefused, DpermError, LedgerError
-from dperm.privacy.budget import Budget
-from dperm.privacy.events import Gaussian, Repeat
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.events import Gaussian, Repeat
 from dperm.privacy.ledger import Cap, Ledger, ReleaseRecord
 
 BUDGET = Budget(1.0, 1e-6)
@@ -33,7 +33,7 @@ def multiplier(fits: float) -> float:
 RACER = """
 import sys
 from dperm.errors import BudgetRefused
-from dperm.privacy.events import Gaussian
+from dperm.privacy.accounting.events import Gaussian
 from dperm.privacy.ledger import Ledger, ReleaseRecord
 ledger = Ledger(sys.argv[1])
 event = Gaussian(float(sys.argv[2]))
@@ -74,7 +74,7 @@ def test_racing_for_the_last_of_a_cap(address: str, child: Child) -> None:
 
 CREATOR = """
 import sys, time
-from dperm.privacy.events import Gaussian
+from dperm.privacy.accounting.events import Gaussian
 from dperm.privacy.ledger import Ledger
 print("ready", flush=True)
 sys.stdin.readline()
@@ -99,7 +99,7 @@ def test_racing_to_create_the_ledger(address: str, child: Child) -> None:
 
 CRASHER = """
 import sys, time
-from dperm.privacy.events import Gaussian, Repeat
+from dperm.privacy.accounting.events import Gaussian, Repeat
 from dperm.privacy.ledger import Ledger
 made = Ledger(sys.argv[1], dataset="patients").reserve(Repeat(Gaussian(40.0), 4), "replace-one", "will crash")
 print(made.id, flush=True)

@@ -13,9 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dperm import atomic_files as files
 from dperm.errors import InvalidInput, LedgerError, LedgerTampered, LedgerUnreadable, MissingDependency
-from dperm.privacy.events import Gaussian
-from dperm.privacy.ledger import Ledger, ReleaseRecord, files, postgres
+from dperm.privacy.accounting.events import Gaussian
+from dperm.privacy.ledger import Ledger, ReleaseRecord, postgres
 
 
 def filled(path: Path, n: int = 40) -> Ledger:

@@ -1,0 +1,378 @@
+"""``dperm collect``: one bit per person, from their devices to a model with error bars."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dperm.cli.collect.fetch import collection_at, collector_at, fetched, read_json
+from dperm.cli.collect.init import init
+from dperm.cli.output import Output, with_output
+from dperm.errors import InvalidInput, MissingDependency, RunError
+
+if TYPE_CHECKING:
+    from dperm.collect import Collection
+    from dperm.collect.store.store import Store
+
+__all__ = ["collect"]
+
+_DATABASE = click.option(
+    "--database",
+    default="collect.db",
+    show_default=True,
+    metavar="FILE|URL",
+    help="A file for SQLite, or postgresql://...",
+)
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_BATCH = 5000
+_VERSION = click.IntRange(1, (1 << 31) - 1)
+_WINDOW = click.IntRange(-(1 << 53), 1 << 53)
+
+
+@click.group()
+def collect() -> None:
+    """Collect one bit per person from devices, and estimate from the counts; nobody is trusted."""
+
+
+collect.add_command(init)
+
+
+@collect.command()
+@click.argument("tasks", nargs=-1, type=_FILE)
+@_DATABASE
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=8000, show_default=True, help="Where to listen; 0 takes any free port.")
+@click.option("--token-key", type=_FILE, help="Key of one-time tokens (`dperm collect tokens` makes it).")
+@click.option(
+    "--counts-secret",
+    type=_FILE,
+    help="Lets whoever knows this file's secret fetch counters, for merging; made if it is not there.",
+)
+@click.option(
+    "--most-connections",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Connections at once; more are turned away.",
+)
+@click.option(
+    "--idle-seconds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="When a silent connection is closed.",
+)
+def serve(
+    tasks: Sequence[Path],
+    database: str,
+    host: str,
+    port: int,
+    token_key: Path | None,
+    counts_secret: Path | None,
+    most_connections: int,
+    idle_seconds: int,
+) -> None:
+    """Take reports for the collections in the files TASKS, and for those already in the database."""
+    try:
+        from dperm.collect.service.server import serve as run
+        from dperm.collect.service.service import Service
+    except ImportError as error:
+        raise MissingDependency(
+            f"the collector needs {error.name}, which is not installed: pip install 'dperm[collect]'."
+        ) from None
+    from dperm.collect import Collection
+    from dperm.collect.service.tokens import read_key, read_secret
+    from dperm.collect.store.store import open_store
+
+    read = [Collection.read(path) for path in tasks]
+    key = None if token_key is None else read_key(token_key)
+    secret = None if counts_secret is None else read_secret(counts_secret, create=True)
+    store = open_store(database, create=True)
+    for one in read:
+        store.register(one)
+    if not store.collections:
+        store.close()
+        raise InvalidInput("there is no collection to serve: write one with `dperm collect init` and name its file.")
+    if key is None and any(one.tokens for one in store.collections.values()):
+        store.close()
+        raise InvalidInput("a collection here needs one-time tokens: give their key with --token-key.")
+
+    def started(port: int) -> None:
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"collecting at http://{shown}:{port}/ into {store.shown}")
+        for one in store.collections.values():
+            click.echo(f"  {one.name} version {one.version}, epsilon {one.task.epsilon:g}, hash {one.digest}")
+
+    limits = {"most_connections": most_connections, "idle_seconds": idle_seconds}
+    run(Service(store, key, counts_secret=secret), host, port, started=started, **limits)
+
+
+@collect.command()
+@click.argument("url")
+@click.option("--hash", "digest", help="Hash of the description that you agreed to; another one is refused.")
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUE",
+    help="A column; nothing after = if unknown.",
+)
+@click.option("--target", help="The person's target; '' if unknown.")
+@click.option("--memo", type=_FILE, default=Path("dperm-reports.json"), show_default=True, help="Finished reports.")
+@click.option("--cap", default=4.0, show_default=True, help="Bound on this device's epsilon over all collections.")
+@click.option("--token", default="", help="One-time token.")
+@with_output
+def send(
+    url: str,
+    digest: str | None,
+    values: Sequence[str],
+    target: str | None,
+    memo: Path,
+    cap: float,
+    token: str,
+    output: Output,
+) -> None:
+    """Send one person's report to the collection at URL, such as http://127.0.0.1:8000/v1/speed.
+
+    The report is made once and kept in --memo: a second call sends the same bits.
+    """
+    from dperm.collect.sdk.python import Device, RefusedTask, load
+
+    try:
+        task = load(collection_at(url), digest)
+        known = _values(task, values)
+        device = Device(memo, cap)
+        report = device.report(task, known, _target(task, target), token)
+    except RefusedTask as error:
+        raise InvalidInput(str(error)) from None
+    except OSError as error:
+        raise RunError(f"the collector at {url} cannot be reached ({getattr(error, 'reason', error)}).") from None
+    if not device.send(task, report):
+        raise RunError(f"the collector did not take the report; it is kept in {memo}: send it again later.")
+    made = json.loads(report)
+    output.result(made, lambda to: to.text(f"sent: statistic {made['j']}, answer {made['b']}; kept in {memo}"))
+
+
+def _values(task: dict[str, Any], values: Sequence[str]) -> dict[str, float | None]:
+    """What the person knows, every column named: one that is forgotten would be reported as unknown without a word."""
+    columns, out = task["columns"], {}
+    for value in values:
+        name, given, text = value.rpartition("=")
+        if not given or name not in columns:
+            raise InvalidInput(f"write --value NAME=VALUE with a column of {', '.join(columns)}, not {value!r}.")
+        out[name] = _number(text, f"the value of {name!r}")
+    missing = [name for name in columns if name not in out]
+    if missing:
+        raise InvalidInput(f"--value {missing[0]}=... is missing; write --value {missing[0]}= if it is not known.")
+    return out
+
+
+def _target(task: dict[str, Any], text: str | None) -> Any:
+    """The class that reads like the given text, or a number."""
+    how = task["record"] or {}
+    classes, ranged = how.get("classes", ()), "target" in how
+    if text is None and (classes or ranged):
+        raise InvalidInput("--target is missing; write --target '' if it is not known.")
+    if text is not None and not classes and not ranged:
+        raise InvalidInput("this collection has no target: leave out --target.")
+    if not text:
+        return None
+    if ranged:
+        return _number(text, "the target")
+    for label in classes:
+        if str(label) == text or (isinstance(label, bool) and str(label).lower() == text.lower()):
+            return label
+    raise InvalidInput(f"there is no class {text!r}: the classes are {', '.join(map(str, classes))}.")
+
+
+def _number(text: str, what: str) -> float | None:
+    words = {"": None, "true": 1.0, "false": 0.0}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"{what} must be a number, not {text!r}.") from None
+
+
+@collect.command()
+@click.argument("task", type=_FILE)
+@click.option("--people", type=click.IntRange(1), default=100_000, show_default=True, help="How many report.")
+@click.option("--url", help="Send to the collection at this address instead of writing to --database.")
+@_DATABASE
+@click.option("--seed", default=0, show_default=True, help="Seed of the invented people; their bits stay random.")
+@with_output
+def simulate(task: Path, people: int, url: str | None, database: str, seed: int, output: Output) -> None:
+    """Rehearse: let invented people report to the collection in the file TASK."""
+    import time
+
+    import numpy as np
+
+    from dperm.collect import Collection
+    from dperm.collect import simulate as invented
+    from dperm.collect.store.store import open_store
+    from dperm.privacy import RandomSource
+
+    one, rng = Collection.read(task), np.random.default_rng(seed)
+    if one.tokens:
+        raise InvalidInput("a collection with one-time tokens cannot be rehearsed this way.")
+    made = invented.batches(one, people, _BATCH, rng, RandomSource())
+    if url is None:
+        with open_store(database, create=True) as store:
+            store.register(one)
+            for reports in made:
+                store.add([invented.entry_of(one, reports)], time.time())
+    else:
+        with closing(invented.Sender(collection_at(url))) as sender:
+            for reports in made:
+                status, answer = sender.send(invented.send_packed(one, reports))
+                if status != 201:
+                    said = answer[:200].decode(errors="replace")
+                    raise RunError(f"the collector answered {status}: {said}")
+    output.result({"people": people}, lambda to: to.text(f"{people} invented people reported to {one.name}"))
+
+
+@collect.command()
+@click.argument("name")
+@_DATABASE
+@click.option("--url", help="Ask the collector at this address, such as http://127.0.0.1:8000, instead.")
+@click.option("--version", type=_VERSION, help="Version of the collection; the newest unless given.")
+@click.option("--window", type=_WINDOW, help="One counting window only.")
+@click.option(
+    "--query", multiple=True, metavar="NAME=0|1", help="For marginals: the share of people with these values."
+)
+@with_output
+def estimate(
+    name: str,
+    database: str,
+    url: str | None,
+    version: int | None,
+    window: int | None,
+    query: Sequence[str],
+    output: Output,
+) -> None:
+    """Estimate from the counts of the collection NAME.
+
+    From a database: its counters as they are now, for whoever may read them. Everybody else gets estimates in steps,
+    as with --url; made public next to those, this one may show a single report.
+    """
+    from dperm.cli.collect.show import show_estimate
+
+    if url is not None:
+        if query:
+            raise InvalidInput("--query needs the counts: leave out --url and name the --database.")
+        data = fetched(collector_at(url) + f"/v1/{name}/estimate", {"version": version, "window": window})
+    else:
+        from dperm.collect.service.results import published
+        from dperm.collect.store.store import open_store
+
+        with open_store(database) as store:
+            one = _found(store, name, version)
+            counts = store.counts(one, window)
+            data = published(one, counts)
+            if query:
+                data["query"] = _queried(one, counts, query)
+    output.result(data, lambda to: show_estimate(to, data))
+
+
+def _queried(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, Any]:
+    from dperm.collect.estimate import MarginalsModel
+
+    if not isinstance(one.fitted, MarginalsModel):
+        raise InvalidInput(f"--query is for marginals; {one.name} is a {one.fitted.kind} collection.")
+    pairs = [text.partition("=") for text in query]
+    if any(value not in ("0", "1") for _, _, value in pairs):
+        raise InvalidInput("write --query NAME=0 or --query NAME=1.")
+    return one.fitted.query(counts, {name: int(value) for name, _, value in pairs})
+
+
+@collect.command()
+@click.argument("name")
+@click.argument("out", type=_FILE)
+@_DATABASE
+@click.option("--version", type=_VERSION, help="Version of the collection; the newest unless given.")
+def counts(name: str, out: Path, database: str, version: int | None) -> None:
+    """Write the counters of the collection NAME to the file OUT, for another collector to merge."""
+    from dperm.collect.store.store import open_store
+
+    with open_store(database) as store:
+        one = _found(store, name, version)
+        out.write_text(json.dumps(store.export(one)), encoding="ascii")
+        n = store.counts(one).n_people
+    click.echo(f"wrote {out}: {n} reports")
+
+
+@collect.command()
+@click.argument("sources", nargs=-1, required=True, metavar="FILE|URL...")
+@_DATABASE
+@click.option("--counts-secret", type=_FILE, help="File of the secret that the collectors at the addresses ask for.")
+def merge(sources: Sequence[str], database: str, counts_secret: Path | None) -> None:
+    """Add other collectors' counters, from files of `dperm collect counts` or from .../v1/NAME/counts.
+
+    Merging the same counters again changes nothing.
+    """
+    from dperm.collect.service.tokens import read_secret
+    from dperm.collect.store.store import open_store
+
+    known = None if counts_secret is None else read_secret(counts_secret)
+    with open_store(database) as store:
+        for source in sources:
+            exported = fetched(source, {}, known) if "://" in source else read_json(Path(source))
+            click.echo(f"{source}: {store.merge(exported)} new reports")
+
+
+@collect.command()
+@click.argument("out", type=_FILE)
+@_DATABASE
+def backup(out: Path, database: str) -> None:
+    """Write a consistent copy of the database to OUT while the collector runs."""
+    from dperm.collect.store.store import open_store
+
+    with open_store(database) as store:
+        store.backup(out)
+    click.echo(f"wrote {out}")
+
+
+@collect.command()
+@_DATABASE
+def restored(database: str) -> None:
+    """Tell a database that it is a copy: it counts and publishes on its own from now on.
+
+    Needed once after a copy was put in place by other means than `dperm collect backup`, before it takes reports.
+    """
+    from dperm.collect.store.store import open_store
+
+    with open_store(database) as store:
+        store.rename()
+        click.echo(f"{store.shown} counts as {store.collector} from now on")
+
+
+@collect.command()
+@click.argument("task", type=_FILE)
+@click.option("--token-key", type=_FILE, required=True, help="File of the key; made if it is not there.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many tokens.")
+def tokens(task: Path, token_key: Path, count: int) -> None:
+    """Mint one-time tokens for the collection in the file TASK, one line each."""
+    from dperm.collect import Collection
+    from dperm.collect.service.tokens import mint, read_key
+
+    one = Collection.read(task)
+    if not one.tokens:
+        raise InvalidInput(f"{one.name} takes reports without tokens: make it with `dperm collect init --tokens`.")
+    key = read_key(token_key, create=True)
+    for _ in range(count):
+        click.echo(mint(key, one.digest))
+
+
+def _found(store: Store, name: str, version: int | None) -> Collection:
+    one = store.find(name, version)
+    if one is None:
+        names = ", ".join(sorted({known.name for known in store.collections.values()})) or "none"
+        raise InvalidInput(f"there is no such collection in {store.shown}: it has {names}.")
+    return one

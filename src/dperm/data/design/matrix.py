@@ -1,0 +1,336 @@
+"""The design matrix: scaled, clipped, on an exact grid, dense or sparse behind a few operations.
+
+Every operation returns integers held in doubles together with their grid, so results are the same bit for bit for any
+thread count, any chunking and any order of the rows. Sparse input stays sparse: a column's entry is its implicit value
+(what a zero that is not stored becomes after centring and clipping) plus a sparse difference. Dense input of mostly
+zeros is stored in the same way, which shows in nothing but time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dperm.data.design.compressed import Compressed, compressed_rows
+from dperm.data.design.scaling import Scaling, Shape, dense_steps, shrink_rows, sparse_steps
+from dperm.errors import InvalidBounds
+from dperm.kernels.exact import toward_zero
+from dperm.objective import Loss
+from dperm.objective.losses import RESIDUAL_LOSSES
+from dperm.types import FloatArray
+
+__all__ = ["DesignMatrix", "Scaling", "Shape"]
+
+Columns = Sequence[int] | NDArray[np.intp] | None
+
+_UP = 1.0 + 2.0**-50
+_CHUNK_ROWS = 4096
+_MOST_KEPT_NORMS = 64
+
+ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns whose implicit zeros stay zero: declare centre=0."
+
+
+class DesignMatrix:
+    """Scaled design on an integer grid.
+
+    Build it with :meth:`from_array`. The last column is the intercept (a constant of height ``intercept``) if that is
+    not zero.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows and columns, the intercept included; public.
+    spacing : float
+        Grid spacing of the entries.
+    value_bound, row_bound : float
+        Public bounds on an entry and on the L2 norm of a whole row, intercept included; they hold exactly.
+    """
+
+    def __init__(self, values: Any, implicit: FloatArray, shape: Shape, dense: bool | None = None) -> None:
+        self._sparse = sp.issparse(values) or isinstance(values, Compressed)
+        self._values: Any = Compressed(values) if sp.issparse(values) else values
+        self._implicit = implicit
+        self._centred = bool(implicit.any())
+        self._norms: dict[tuple[int, ...] | None, FloatArray] = {}
+        self._constant: FloatArray | None = None
+        #: whether the user's data were dense, however they are stored: public, unlike the storage
+        self.dense = not self._sparse if dense is None else dense
+        self.shape = shape
+        self.grids = shape.grids
+        self.n, self.n_features, self.d = shape.n, shape.n_features, shape.d
+        self.spacing = shape.spacing
+        self.intercept_steps = shape.intercept_steps
+        self.value_bound, self.row_bound = shape.value_bound, shape.row_bound
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that contribute: the public ``n``, less those taken out by :meth:`without_row`."""
+        return int(self._values.shape[0])
+
+    def without_row(self, row: int) -> DesignMatrix:
+        """Return the zero-out neighbour: the same public shape, with one record that contributes nothing."""
+        return self.take(np.delete(np.arange(self.n_rows), row))
+
+    def take(self, rows: NDArray[np.intp]) -> DesignMatrix:
+        """Return the given rows on the same grid, with the same public shape; the cost is that of those rows."""
+        values = self._values.take(rows) if self._sparse else self._values[rows]
+        return DesignMatrix(values, self._implicit, self.shape, self.dense)
+
+    @property
+    def intercept_height(self) -> float:
+        """Height of the constant column, 0 without one."""
+        return self.intercept_steps * self.spacing
+
+    @classmethod
+    def from_array(
+        cls, X: FloatArray | Any, scaling: Scaling, intercept: float = 0.0, shape: Shape | None = None
+    ) -> DesignMatrix:
+        """Clip, scale and round ``X`` (dense or scipy sparse) with public constants.
+
+        ``shape`` is that of the whole design where ``X`` holds only some of its rows.
+        """
+        whole = shape is None
+        if shape is None:
+            n, n_features = X.shape
+            shape = Shape.of(n, n_features, scaling.clip, scaling.row_norm, intercept, scaling.spread)
+        dense, rows = not sp.issparse(X), None
+        if not dense:
+            rows = sp.csr_array(X, dtype=np.float64, copy=True)
+            rows.sum_duplicates()
+        elif whole and not (shape.shrinks_rows and scaling.moves_zeros):
+            rows = compressed_rows(np.asarray(X))
+        if rows is None:
+            values, implicit = dense_steps(np.asarray(X), scaling, shape), np.zeros(shape.n_features)
+        else:
+            values, implicit = sparse_steps(rows, scaling, shape)
+        if shape.shrinks_rows:
+            assert scaling.row_norm is not None
+            if implicit.any():
+                raise InvalidBounds(ROW_NORM_NEEDS_ZEROS)
+            shrink_rows(values, scaling.row_norm / shape.spacing)
+        return cls(values, implicit, shape, dense)
+
+    def blocks(self) -> Iterator[tuple[slice, DesignMatrix]]:
+        """Rows in blocks that are read once for whatever is done with them; a design in memory is one block."""
+        yield slice(0, self.n_rows), self
+
+    # -------------------------------------------------------------------------------------- operations
+    def scores(self, weight_steps: FloatArray, columns: Columns = None) -> FloatArray:
+        """Rows times weights, both in grid steps; shape (n,) or (n, K)."""
+        position: int | None
+        if columns is None:
+            inner, position = weight_steps[: self.n_features], self.n_features
+            out = np.asarray(self._matrix() @ inner)
+            moved = self._implicit @ inner if self._centred else 0.0
+        else:
+            picked, features, position = self._split(columns)
+            inner = weight_steps[picked]
+            out = np.asarray(self._matrix(features) @ inner)
+            moved = self._implicit[features] @ inner
+        if self.intercept_steps and position is not None:
+            moved = moved + self.intercept_steps * weight_steps[position]
+        out += moved
+        return out
+
+    def sums(self, row_steps: FloatArray, columns: Columns = None) -> FloatArray:
+        """Sum over rows of row times ``row_steps``, in grid steps; shape (d,) or (d, K)."""
+        total = row_steps.sum(axis=0)
+        if columns is None:
+            transposed = self._values.transposed if self._sparse else self._values.T
+            whole: FloatArray = transposed @ row_steps
+            if self._centred:
+                whole += _outer(self._implicit, total)
+            return np.concatenate([whole, self.intercept_steps * total[None]]) if self.intercept_steps else whole
+        picked, features, constant = self._split(columns)
+        out = np.empty((len(np.atleast_1d(columns)), *row_steps.shape[1:]))
+        out[picked] = self._matrix(features).T @ row_steps + _outer(self._implicit[features], total)
+        if constant is not None:
+            out[constant] = self.intercept_steps * total
+        return out
+
+    def dense_column(self, column: int) -> FloatArray:
+        """Return one column in grid steps; it must not be changed."""
+        if column == self.n_features:
+            if self._constant is None:
+                self._constant = np.full(self.n_rows, self.intercept_steps)
+            return self._constant
+        stored: FloatArray = (
+            self._values.full_column(column, float(self._implicit[column])) if self._sparse else self._values[:, column]
+        )
+        return stored
+
+    def add_column(self, column: int, change: float, scores: FloatArray) -> None:
+        """Add ``change`` times one column to ``scores``, in place, all in grid steps."""
+        if column == self.n_features:
+            scores += self.intercept_steps * change
+        elif self._sparse:
+            rows, entries = self._values.column(column)
+            scores[rows] += entries * change
+            if self._implicit[column]:
+                scores += self._implicit[column] * change
+        else:
+            from dperm.kernels.coordinate import add_multiple  # compiled: only when needed
+
+            add_multiple(scores, self._values[:, column], change)
+
+    def column_sum(
+        self,
+        column: int,
+        limit: float,
+        scores: FloatArray,
+        spacing: float,
+        target: FloatArray,
+        loss: Loss,
+        grid: float,
+    ) -> float:
+        """Sum over rows of one column's entry times the slope at ``scores``, each product clipped; in grid steps.
+
+        Slopes are taken only where the entry is not zero, and in one pass where the loss is a clipped residual.
+        """
+        from dperm.kernels.coordinate import clipped_column_sum, moved_residual_sum
+
+        bound = loss.slope_bound
+        rows: Any
+        if column == self.n_features:
+            entries, rows = np.full(self.n_rows, self.intercept_steps), slice(None)
+        elif self._sparse and not self._implicit[column]:
+            rows, entries = self._values.column(column)
+        else:
+            entries, rows = self.dense_column(column), slice(None)
+        if type(loss) in RESIDUAL_LOSSES:  # a subclass may have slopes of its own
+            numbers = (spacing, target[rows], bound, 1.0 / grid, limit)  # a power of two: as good as dividing
+            return float(moved_residual_sum(entries, 0.0, entries, scores[rows], *numbers))
+        slopes = toward_zero(np.clip(loss.slope(scores[rows] * spacing, target[rows]), -bound, bound), grid)
+        return float(clipped_column_sum(entries, slopes, limit))
+
+    def clipped_sums(self, row_steps: FloatArray, limits: FloatArray) -> FloatArray:
+        """Sum over rows of entry times ``row_steps``, each product clipped to its column's limit (whole steps).
+
+        ``limits`` holds one number for each column or one for all.
+        """
+        from dperm.kernels.clipped import clipped_sums_dense, clipped_sums_sparse  # compiled: only when needed
+
+        inner = limits[: self.n_features] if limits.size > 1 else limits.item()
+        out = np.empty(self.d)
+        features = out[: self.n_features]
+        if self._sparse:
+            implicit = self._implicit if self._centred else None
+            clipped_sums_sparse(self._values.by_column, implicit, row_steps, inner, features)
+        else:
+            clipped_sums_dense(self._values, row_steps, inner, features)
+        if self.intercept_steps:
+            limit = limits[-1]
+            out[-1] = np.clip(self.intercept_steps * row_steps, -limit, limit).sum()
+        return out
+
+    @property
+    def compressed_columns(self) -> Any:
+        """The stored differences by column if the user's data were sparse with implicit zeros, else None."""
+        return None if self.dense or self._centred else self._values.by_column
+
+    def squared_norms(self, columns: Columns = None) -> FloatArray:
+        """Squared L2 norm of every row in grid steps, exact."""
+        if columns is None:
+            values, implicit, constant = self._matrix(), self._implicit, self.intercept_steps
+        else:
+            _, features, position = self._split(columns)
+            values, implicit = self._matrix(features), self._implicit[features]
+            constant = self.intercept_steps if position is not None else 0.0
+        if self._sparse:
+            changed = values.tocsr(copy=True)
+            changed.data *= changed.data + 2.0 * implicit[changed.indices]
+            out: FloatArray = changed @ np.ones(changed.shape[1]) + float(implicit @ implicit)
+        else:
+            out = np.zeros(self.n_rows)
+            for j in range(values.shape[1]):  # whole numbers: the order of the columns does not matter
+                out += values[:, j] * values[:, j]
+        return out + constant * constant
+
+    def norms(self, columns: Columns = None) -> FloatArray:
+        """Upper bound of every row's L2 norm, tight to rounding; kept, as solvers ask for the same blocks again."""
+        key = None if columns is None else tuple(int(j) for j in np.atleast_1d(columns))
+        found = self._norms.get(key)
+        if found is None:
+            found = np.sqrt(self.squared_norms(columns)) * (self.spacing * _UP)
+            if len(self._norms) < _MOST_KEPT_NORMS:
+                self._norms[key] = found
+        return found
+
+    def row_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Dense blocks of rows in grid steps, intercept included."""
+        rows = self._values.by_row if self._sparse else self._values
+        for start in range(0, self.n_rows, _CHUNK_ROWS):
+            part = slice(start, min(start + _CHUNK_ROWS, self.n_rows))
+            block = np.asarray(rows[part].todense() if self._sparse else rows[part]) + self._implicit
+            if self.intercept_steps:
+                block = np.column_stack([block, np.full(len(block), self.intercept_steps)])
+            yield part, block
+
+    def mapped_lengths(self, steps: FloatArray) -> FloatArray:
+        """Root of the sum of squares of every row times a map in grid steps, shape (d, k), or (d,) for a diagonal.
+
+        Squares are added in the order of the map's columns, so a row's length does not depend on where the row stands
+        nor on how it is stored.
+        """
+        stretches = steps.ndim == 1
+        if self._sparse and self._values.few and not (stretches and self._centred):
+            from dperm.kernels.rows import mapped_squares, stretched_squares  # compiled: only when needed
+
+            p, constant = self.n_features, self.intercept_steps
+            if stretches:
+                height = constant * float(steps[p]) if constant else 0.0
+                return np.sqrt(stretched_squares(self._values.by_row, steps, height))
+            base = self._implicit @ steps[:p]
+            if constant:
+                base = base + constant * steps[p]
+            return np.sqrt(mapped_squares(self._values.by_row, steps, base))
+        out = np.empty(self.n_rows)
+        for part, block in self.row_chunks():
+            mapped = np.ascontiguousarray((block * steps if stretches else block @ steps).T)  # read column by column
+            squares = np.zeros(len(block))
+            for column in mapped:
+                squares += column * column
+            out[part] = np.sqrt(squares)
+        return out
+
+    def second_moments(
+        self, factors: FloatArray, unit: float, spacing: float, heights: FloatArray | None = None
+    ) -> FloatArray:
+        """Sum of v v' over rows, v the row times ``heights``, ``unit`` and its factor in whole steps of ``spacing``.
+
+        ``spacing`` is a power of two, and v is cut toward zero.
+        """
+        if self._sparse and self._values.few and not self._centred:
+            from dperm.kernels.rows import second_moments  # compiled: only when needed
+
+            stretch = np.ones(self.d) if heights is None else heights
+            constant = self.intercept_steps * float(stretch[-1]) if self.intercept_steps else 0.0
+            return second_moments(self._values.by_row, stretch, constant, unit, factors, 1.0 / spacing)
+        total = np.zeros((self.d, self.d))
+        for part, block in self.row_chunks():
+            rows = (block if heights is None else block * heights) * unit
+            steps = toward_zero(rows * factors[part][:, None], spacing)
+            total += steps.T @ steps
+        return total
+
+    def _matrix(self, features: NDArray[np.intp] | None = None) -> Any:
+        """Stored entries of all columns, or of some."""
+        if features is None:
+            return self._values.either if self._sparse else self._values
+        return (self._values.by_column if self._sparse else self._values)[:, features]
+
+    def _split(self, columns: Columns) -> tuple[NDArray[np.intp], NDArray[np.intp], int | None]:
+        """Positions and indices of feature columns, and the position of the intercept if it is asked for."""
+        wanted = np.atleast_1d(np.asarray(columns, dtype=np.intp))
+        is_constant = wanted == self.n_features if self.intercept_steps else np.zeros(len(wanted), bool)
+        positions = np.flatnonzero(~is_constant)
+        constants = np.flatnonzero(is_constant)
+        return positions, wanted[positions], int(constants[0]) if len(constants) else None
+
+
+def _outer(implicit: FloatArray, total: Any) -> Any:
+    return implicit * total if np.ndim(total) == 0 else np.outer(implicit, total)

@@ -1,0 +1,154 @@
+"""Public constants of a scaled design, and the clipping, scaling and rounding of entries that follows them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dperm.errors import InvalidBounds
+from dperm.kernels.exact import Grids, toward_zero
+from dperm.types import FloatArray
+
+__all__ = ["Scaling", "Shape", "dense_steps", "shrink_rows", "sparse_steps"]
+
+
+_UP = 1.0 + 2.0**-50
+_DOWN = 1.0 - 2.0**-50
+_CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Public constants that turn a user's column into a bounded one: clip((x - centre) / scale, -clip, clip).
+
+    A column with scale 0 (equal bounds) is a constant: it becomes 0 and its coefficient stays 0. ``spread`` is the
+    public guess of a scaled entry's root mean square: 1 where a scale was declared, less where only a range was.
+    """
+
+    centre: FloatArray
+    scale: FloatArray
+    clip: float
+    row_norm: float | None = None
+    spread: float = 1.0
+
+    @property
+    def n_features(self) -> int:
+        return len(self.centre)
+
+    @property
+    def moves_zeros(self) -> bool:
+        """Whether a zero may become another number."""
+        return bool(self.centre.any())
+
+    def coefficients_in_user_units(self, weights: FloatArray, intercept_height: float) -> tuple[FloatArray, FloatArray]:
+        """Return (coefficients, intercept) for the user's own columns from weights of the scaled design."""
+        slopes = weights[: self.n_features]
+        divisor = np.where(self.scale > 0.0, self.scale, np.inf)
+        coefficients = (slopes.T / divisor).T
+        intercept = weights[self.n_features] * intercept_height if intercept_height else 0.0 * weights[0]
+        return coefficients, intercept - self.centre @ coefficients
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Public numbers of a design, known before any data: its grid and the bounds that hold on it."""
+
+    n: int
+    n_features: int
+    spacing: float
+    top: int
+    intercept_steps: float
+    value_bound: float
+    row_bound: float
+    shrinks_rows: bool
+    spread: float
+
+    @property
+    def d(self) -> int:
+        """Number of columns, the intercept included."""
+        return self.n_features + (1 if self.intercept_steps else 0)
+
+    @property
+    def grids(self) -> Grids:
+        """Exact-arithmetic grids for this size."""
+        return Grids(self.n, self.d)
+
+    @classmethod
+    def of(
+        cls, n: int, n_features: int, clip: float, row_norm: float | None, intercept: float, spread: float = 1.0
+    ) -> Shape:
+        """Work out the public numbers for ``n`` rows with entries clipped to ``clip``."""
+        grids = Grids(n, n_features + (1 if intercept else 0))
+        spacing = grids.spacing(max(clip, intercept), grids.value_bits)
+        top = math.floor(clip / spacing)
+        intercept_steps = float(round(intercept / spacing))
+        if top < 1 or (intercept and not intercept_steps):
+            raise InvalidBounds(
+                f"clip={clip:g} is out of proportion to an intercept of height {intercept:g}: change scale so that "
+                "clip is about 1 to 10."
+            )
+        norm_bound = math.sqrt(n_features) * top * spacing * _UP
+        shrinks_rows = row_norm is not None and row_norm < norm_bound
+        if row_norm is not None:
+            norm_bound = min(norm_bound, row_norm)
+        return cls(
+            n=n,
+            n_features=n_features,
+            spacing=spacing,
+            top=top,
+            intercept_steps=intercept_steps,
+            value_bound=max(top, intercept_steps) * spacing,
+            row_bound=math.hypot(norm_bound, intercept_steps * spacing) * _UP,
+            shrinks_rows=shrinks_rows,
+            spread=min(spread, top * spacing),
+        )
+
+
+def _numbers(scaling: Scaling, shape: Shape) -> tuple[FloatArray, FloatArray, float, float, float]:
+    """What the kernels are told; spacings are powers of two, so multiplying by the inverse is as good as dividing."""
+    columns = [np.ascontiguousarray(part, np.float64) for part in (scaling.centre, scaling.scale)]
+    return columns[0], columns[1], float(scaling.clip), 1.0 / shape.spacing, float(shape.top)
+
+
+def dense_steps(X: NDArray[Any], scaling: Scaling, shape: Shape) -> FloatArray:
+    """Clip, scale and round a dense array."""
+    from dperm.kernels.steps import block_steps  # compiled: only when needed
+
+    out = np.empty(X.shape, np.float64, order="F")  # solvers read single columns
+    for start in range(0, len(X), _CHUNK_ROWS):  # the only full-size array is the result
+        part = slice(start, start + _CHUNK_ROWS)
+        block_steps(np.array(X[part], np.float64, order="F"), *_numbers(scaling, shape), out[part])
+    return out
+
+
+def sparse_steps(rows: Any, scaling: Scaling, shape: Shape) -> tuple[Any, FloatArray]:
+    """Turn a CSR array of doubles with one entry per cell into grid steps, in place.
+
+    Returned are the steps less the implicit ones of their column, and the latter: what a zero that is not stored
+    becomes.
+    """
+    from dperm.kernels.steps import entry_steps  # compiled: only when needed
+
+    implicit = dense_steps(np.zeros((1, scaling.n_features)), scaling, shape)[0]
+    entry_steps(rows.data, rows.indices, *_numbers(scaling, shape), implicit)
+    return rows, implicit
+
+
+def shrink_rows(values: Any, norm_steps: float) -> None:
+    """Scale rows longer than ``norm_steps`` down to it, in place, rounding toward zero."""
+    longest = norm_steps * _DOWN
+    if sp.issparse(values):
+        from dperm.kernels.steps import shorten_compressed  # compiled: only when needed
+
+        shorten_compressed(values.data, values.indptr, longest)
+        return
+    for start in range(0, len(values), _CHUNK_ROWS):
+        block = values[start : start + _CHUNK_ROWS]
+        lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+        factor = np.minimum(1.0, longest / np.maximum(lengths, 1.0))
+        block[:] = toward_zero(block * factor[:, None], 1.0)

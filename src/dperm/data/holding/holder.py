@@ -1,0 +1,298 @@
+"""DataHolder: raw arrays live inside, and :meth:`DataHolder.release` is the one door to the world."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.query import Query
+from dperm.data.holding.score_cache import ScoreCache
+from dperm.errors import InvalidData, InvalidInput, PlanViolation
+from dperm.privacy.accounting.events import Event
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.standard import Mechanism
+from dperm.privacy.randomness import RandomSource
+from dperm.types import FloatArray
+
+__all__ = ["Charges", "DataHolder", "DesignData", "DryRunHolder", "Released", "Shared", "TrustedDomain"]
+
+T = TypeVar("T")
+
+
+class Charges(Protocol):
+    """What a holder needs of a scope: to take a release out of the plan."""
+
+    def charge(self, query: str, event: Event) -> None: ...
+
+
+@dataclass(frozen=True)
+class DesignData:
+    """Scaled design and target, the private data of a solver's queries."""
+
+    design: DesignMatrix = field(repr=False)
+    target: FloatArray = field(repr=False)
+    target_low: float = 0.0
+    target_high: float = 1.0
+    memory: ScoreCache = field(default_factory=ScoreCache, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if np.isnan(self.target).any():  # what is infinite is clipped, this cannot be
+            raise InvalidData("the target contains NaN: remove those rows.")
+
+    def parts(self) -> Iterator[tuple[slice, DesignData]]:
+        """The data in blocks of rows, each read once for all that a query does with it; in memory they are one."""
+        for rows, design in self.design.blocks():
+            whole = design is self.design
+            yield rows, self if whole else replace(self, design=design, target=self.target[rows])
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts."""
+        return Facts.of_design(self.design.shape, self.target_low, self.target_high)
+
+
+@dataclass(frozen=True)
+class Released:
+    """Public description of one release, for the report."""
+
+    query: str
+    kind: str
+    noise_multiplier: float
+    sensitivity: float
+    noise_scale: float
+    size: int
+
+
+@dataclass(frozen=True)
+class TrustedDomain:
+    """Named participants who may see un-noised per-person values of a run."""
+
+    name: str
+    members: tuple[str, ...]
+
+
+class Shared:
+    """An un-noised value that stays inside a trusted domain.
+
+    It cannot be turned into a release: mechanisms and queries refuse it, it has no arithmetic and cannot be pickled.
+    ``reveal_inside`` hands the array to code that runs inside the same domain.
+    """
+
+    __slots__ = ("_value", "domain", "query")
+
+    def __init__(self, value: FloatArray, domain: TrustedDomain, query: str) -> None:
+        self._value = value
+        self.domain = domain
+        self.query = query
+
+    def reveal_inside(self, domain: TrustedDomain) -> FloatArray:
+        """Return the array to a participant of the same domain."""
+        if domain != self.domain:
+            raise PlanViolation(f"a value shared in domain {self.domain.name!r} was asked for in {domain.name!r}.")
+        return self._value
+
+    def __array__(self, *args: Any, **kwargs: Any) -> FloatArray:
+        raise TypeError("a shared value stays inside its trusted domain and is not an array.")
+
+    def __reduce__(self) -> str:
+        raise TypeError("a shared value stays inside its trusted domain and cannot be pickled.")
+
+    def __repr__(self) -> str:
+        return f"Shared(query={self.query!r}, domain={self.domain.name!r})"
+
+
+class DataHolder:
+    """Keeps private data and answers queries with noise.
+
+    Parameters
+    ----------
+    data : object with ``facts``
+        The private data, e.g. :class:`DesignData`.
+    charges : Charges
+        The scope that holds the plan and its reservation in the ledger.
+    source : RandomSource
+        Where noise comes from.
+    neighbours : Neighbours
+        Relation for which sensitivities are taken; that of the scope.
+    domain : TrustedDomain, optional
+        Participants with whom un-noised values may be shared; without it nothing can be.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        charges: Charges,
+        source: RandomSource,
+        neighbours: Neighbours,
+        domain: TrustedDomain | None = None,
+    ) -> None:
+        if getattr(charges, "neighbours", neighbours) != neighbours:
+            raise PlanViolation("the holder and its scope must speak of the same neighbours.")
+        if not source.secure and getattr(charges, "binding", False):
+            raise PlanViolation("seeded noise has no guarantee, so its scope must be marked as unbounded.")
+        self.__data = data
+        self._domain = domain
+        self.facts: Facts = data.facts
+        self.neighbours = neighbours
+        self._charges = charges
+        self._source = source
+        self._known: dict[Hashable, tuple[Released, float, Event]] = {}
+        self.released: list[Released] = []
+        self.shared: list[tuple[str, str]] = []
+
+    @property
+    def public_randomness(self) -> RandomSource:
+        """Random draws that may be known to everyone, such as which coordinates a step moves."""
+        return self._source
+
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+        """Evaluate a query, add noise, and record the charge: the only way out for a private value.
+
+        ``group`` names the planned release that is used up, the query's own name by default.
+        """
+        # all that can be refused is refused before the charge; the noise scale depends on public numbers only
+        released, bound, event = self._public_numbers(query, mechanism, group)
+        self._refuse_shared_fields(query)
+        self._charges.charge(released.query, event)
+        self.released.append(released)
+        return mechanism.apply(self._evaluate(query), released.sensitivity, bound, self._source)
+
+    def _public_numbers(self, query: Query, mechanism: Mechanism, group: str | None) -> tuple[Released, float, Event]:
+        """The record of a release, the bound on its values and its cost; worked out once per family of queries."""
+        family = query.family if isinstance(query, Query) else None
+        key = None if family is None else (type(query), family, type(mechanism), mechanism, group)
+        known = self._known.get(key) if key is not None else None
+        if known is not None:
+            return known
+        self._check(query, mechanism)
+        sensitivity = query.sensitivity(self.facts, self.neighbours)
+        bound, size = query.bound(self.facts), query.size(self.facts)
+        scale = mechanism.noise_scale(sensitivity, bound, size)
+        name = group or query.name
+        released = Released(name, mechanism.kind, mechanism.noise_multiplier, sensitivity, scale, size)
+        numbers = released, bound, mechanism.event(query.replacement_ratio)
+        if key is not None:
+            self._known[key] = numbers
+        return numbers
+
+    def share(self, query: Query, domain: TrustedDomain) -> Shared:
+        """Hand an un-noised value to participants of a trusted domain; logged, and never convertible to a release."""
+        if self._domain is None or domain != self._domain:
+            raise PlanViolation("this holder may not share un-noised values: no such trusted domain was declared.")
+        self._refuse_shared_fields(query)
+        self.shared.append((query.name, domain.name))
+        return Shared(self._evaluate(query), domain, query.name)
+
+    def _evaluate(self, query: Query) -> FloatArray:
+        memory = getattr(self.__data, "memory", None)
+        lock = contextlib.nullcontext() if memory is None else memory.lock
+        with lock, np.errstate(all="ignore"):  # a floating-point warning would tell about a person
+            return query.evaluate(self.__data)
+
+    def _check(self, query: Query, mechanism: Mechanism) -> None:
+        if not isinstance(query, Query):
+            raise InvalidInput(f"release needs a Query, not {type(query).__name__}.")
+        if query.norm != mechanism.norm:
+            raise InvalidInput(
+                f"{type(mechanism).__name__} needs a sensitivity in {mechanism.norm}, "
+                f"but query {query.name!r} states it in {query.norm}."
+            )
+
+    @staticmethod
+    def _refuse_shared_fields(query: Query) -> None:
+        for value in _state(query):
+            if not _cannot_hold(type(value)) and _holds_shared(value):
+                raise PlanViolation("a query's fields must be public or released values; a shared value is neither.")
+
+    def __reduce__(self) -> str:
+        raise TypeError("a DataHolder keeps raw data and cannot be pickled.")
+
+    def __repr__(self) -> str:
+        return f"DataHolder(n={self.facts.n}, d={self.facts.d})"
+
+
+def _once_per_type(function: Callable[[type], T]) -> Callable[[type], T]:
+    return lru_cache(maxsize=256)(function)
+
+
+def _state(thing: object) -> Iterable[Any]:
+    """Values that an object holds, in its fields or as plain attributes."""
+    plain: dict[str, Any] = getattr(thing, "__dict__", {})
+    elsewhere = _field_names(type(thing)) - plain.keys()  # in slots, or a default of the class
+    return [*plain.values(), *(getattr(thing, name) for name in elsewhere)] if elsewhere else plain.values()
+
+
+@_once_per_type
+def _field_names(cls: type) -> frozenset[str]:
+    return frozenset(f.name for f in fields(cls)) if is_dataclass(cls) else frozenset()
+
+
+@_once_per_type
+def _cannot_hold(cls: type) -> bool:
+    """Whether values of a type are neither shared nor a container."""
+    return not issubclass(cls, Shared | np.ndarray | Mapping | list | tuple | set | frozenset)
+
+
+def _holds_shared(value: Any) -> bool:
+    """Whether a value is shared, or a container or an array of objects with a shared value in it."""
+    if _cannot_hold(type(value)):
+        return False
+    if isinstance(value, Shared):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.dtype == object and any(_holds_shared(part) for part in value.flat)
+    if isinstance(value, Mapping):
+        return any(_holds_shared(part) for pair in value.items() for part in pair)
+    if all(map(_cannot_hold, map(type, value))):  # the usual case, such as a tuple of many columns
+        return False
+    return any(_holds_shared(part) for part in value)
+
+
+class _Enough(Exception):
+    """Every planned group of releases was asked for once."""
+
+
+class DryRunHolder(DataHolder):
+    """A holder without data, on which a solver is tried before anything is reserved.
+
+    It works out sensitivities and noise scales as a real release would, so whatever would be refused is refused here,
+    at no cost. It answers with zeros and stops the solver as soon as every group of the plan was asked for.
+    """
+
+    def __init__(self, facts: Facts, neighbours: Neighbours, planned: Mapping[str, Event]) -> None:
+        self.facts = facts
+        self.neighbours = neighbours
+        self._source = RandomSource()
+        self._planned = planned
+        self._missing = set(planned)
+        self._domain = None
+
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+        """Check a release and answer with zeros."""
+        self._check(query, mechanism)
+        self._refuse_shared_fields(query)
+        sensitivity = query.sensitivity(self.facts, self.neighbours)
+        size = query.size(self.facts)
+        mechanism.noise_scale(sensitivity, query.bound(self.facts), size)
+        name = group or query.name
+        if self._planned.get(name) != mechanism.event(query.replacement_ratio):
+            raise PlanViolation(f"the solver would release {name!r} at another cost than its plan says.")
+        self._missing.discard(name)
+        if not self._missing:
+            raise _Enough
+        if query.norm in ("linf", "coordinatewise"):
+            return 0
+        n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
+        return np.zeros(size if n_outputs == 1 else (size // n_outputs, n_outputs))
+
+    def run(self, solve: Callable[[DataHolder], object]) -> None:
+        """Try ``solve`` on this holder."""
+        with contextlib.suppress(_Enough):
+            solve(self)

@@ -1,0 +1,85 @@
+"""What a holder remembers between queries, so that a small change of the weights costs little.
+
+Everything kept is private and never leaves but through a query's value. All numbers are whole, so what is updated
+equals what would be computed afresh, bit for bit.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from dperm.data.design.column_sums import ColumnSums
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.design.weights import BoxedWeights, SparseWeights
+from dperm.types import FloatArray
+
+__all__ = ["ScoreCache"]
+
+
+_FEW = 4
+
+
+class ScoreCache:
+    """Scores (rows times weights, in grid steps) of the last weights, and room for incremental queries."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, float] = {}
+        self._steps: dict[int, float] = {}
+        self._array: FloatArray | None = None
+        self._spacing = 0.0
+        self._scores: FloatArray | None = None
+        self._last: SparseWeights | BoxedWeights | None = None
+        self.incremental: dict[Any, Any] = {}
+        #: held while a query is evaluated: what is kept between queries is changed in place
+        self.lock = threading.RLock()
+        self.columns = ColumnSums()
+
+    def scores(self, design: DesignMatrix, weights: SparseWeights | BoxedWeights) -> tuple[FloatArray, float]:
+        """Return whole scores and their spacing; the array belongs to the memory and must not be changed."""
+        if weights is self._last and self._scores is not None:  # frozen: the same object means the same weights
+            return self._scores, design.spacing * self._spacing
+        self._last = None  # until all is done: whoever interrupts leaves scores that are made afresh
+        try:
+            out = self._sparse(design, weights) if isinstance(weights, SparseWeights) else self._boxed(design, weights)
+        except BaseException:
+            self._scores = None
+            raise
+        self._last = weights
+        return out
+
+    def _boxed(self, design: DesignMatrix, weights: BoxedWeights) -> tuple[FloatArray, float]:
+        steps, spacing = weights.on_grid(design.grids.weight_bits)
+        if self._array is None or self._scores is None or spacing != self._spacing:
+            self._start(design, spacing)
+            self._array = np.zeros(design.d)
+        assert self._scores is not None
+        assert self._array is not None
+        changed = np.flatnonzero(steps != self._array)
+        if len(changed) > _FEW and 4 * len(changed) > design.d:
+            self._scores = design.scores(steps)
+        else:
+            for j in changed:
+                design.add_column(int(j), float(steps[j] - self._array[j]), self._scores)
+        self._array = steps
+        return self._scores, design.spacing * spacing
+
+    def _sparse(self, design: DesignMatrix, weights: SparseWeights) -> tuple[FloatArray, float]:
+        spacing = weights.spacing(design.grids.weight_bits)
+        if self._array is not None or self._scores is None or spacing != self._spacing:
+            self._start(design, spacing)
+        assert self._scores is not None
+        for j in weights.changed(self._entries):
+            new = weights.steps(j, spacing)
+            change = new - self._steps.get(j, 0.0)
+            self._steps[j] = new
+            if change:
+                design.add_column(j, change, self._scores)
+        self._entries = dict(weights.entries)
+        return self._scores, design.spacing * spacing
+
+    def _start(self, design: DesignMatrix, spacing: float) -> None:
+        self._entries, self._steps, self._array, self._spacing = {}, {}, None, spacing
+        self._scores = np.zeros(design.n_rows)

@@ -1,0 +1,72 @@
+"""A raw table before bounds are known: the private data of the queries that buy bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dperm.data.design.facts import Facts
+from dperm.data.tables.row_source import RowSource
+from dperm.types import FloatArray, IntArray
+
+__all__ = ["TableData"]
+
+
+@dataclass(frozen=True)
+class TableData:
+    """The user's own columns, unscaled; dense array, scipy sparse, or rows that are read in blocks.
+
+    Sparse input is kept with one stored entry per cell: a record stored in pieces would count several times.
+    ``n`` is the public number of records where it differs from the rows of ``X`` (one of them is empty).
+    """
+
+    X: Any = field(repr=False)
+    n: int | None = None
+    _streamed: dict[bytes, IntArray] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if sp.issparse(self.X):
+            columns = sp.csc_array(self.X, copy=True)
+            columns.sum_duplicates()
+            object.__setattr__(self, "X", columns)
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts: the shape only."""
+        n, n_features = self.X.shape
+        return Facts(n=n if self.n is None else self.n, n_features=n_features, d=n_features)
+
+    def ranks(self, column: int, grid: FloatArray, *, strict: bool = False) -> FloatArray:
+        """Number of records whose value is at most (``strict``: below) each point of ``grid``, exact."""
+        n = self.X.shape[0]
+        if isinstance(self.X, RowSource):
+            counts, zeros = self._counts(grid)[int(strict), column], 0
+        elif sp.issparse(self.X):
+            stored = self.X.data[self.X.indptr[column] : self.X.indptr[column + 1]]
+            counts, zeros = _first_above(stored, grid, strict), n - len(stored)
+        else:
+            counts, zeros = _first_above(np.asarray(self.X[:, column], np.float64), grid, strict), 0
+        above_zero = grid > 0.0 if strict else grid >= 0.0
+        ranks: FloatArray = np.cumsum(counts) + zeros * above_zero.astype(np.float64)
+        return ranks
+
+    def _counts(self, grid: FloatArray) -> IntArray:
+        """Counts of all columns on a grid, made in one pass over the rows: the next column costs nothing."""
+        key = grid.tobytes()
+        if key not in self._streamed:
+            total = np.zeros((2, self.X.shape[1], len(grid)), np.int64)
+            for block in self.X.blocks():
+                for column in range(block.shape[1]):
+                    for strict in (False, True):
+                        total[int(strict), column] += _first_above(block[:, column], grid, strict)
+            self._streamed[key] = total
+        return self._streamed[key]
+
+
+def _first_above(values: FloatArray, grid: FloatArray, strict: bool) -> IntArray:
+    """How many values have each point of the grid as the first that is not below (``strict``: above) them."""
+    first = np.searchsorted(grid, values, side="right" if strict else "left")
+    return np.bincount(first, minlength=len(grid) + 1)[: len(grid)]

@@ -1,0 +1,150 @@
+"""Parquet files as tables that are read in blocks of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.data.tables.frames import arrow_numbers
+from dperm.data.tables.raw_columns import arrow_kind
+from dperm.data.tables.row_source import RowSource, rows_per_block
+from dperm.errors import InvalidData, InvalidInput, MissingDependency
+
+__all__ = ["ParquetTable"]
+
+_MOST_SHOWN = 8
+_READ_AHEAD = 1 << 18  # bytes per column; whole row groups may be larger than memory
+
+
+class ParquetTable(RowSource):
+    """Columns of a Parquet file, of several, or of a folder of them, to be used as ``X`` without loading it.
+
+    Needs pyarrow. The files must have the same columns of the same types, and their rows follow one another in the
+    order of the files; those of a folder are sorted by name.
+
+    Parameters
+    ----------
+    path : path, or sequence of paths
+        A file, a folder that holds ``*.parquet``, or several files.
+    columns : sequence of str, optional
+        Which columns, in this order; all by default.
+
+    Examples
+    --------
+    ``people = ParquetTable("people.parquet")``, then ``model.fit(people.drop("outcome"), people["outcome"])``.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], columns: Sequence[str] | None = None
+    ) -> None:
+        self._paths = _files(path)
+        opened = [_open(one) for one in self._paths]
+        schema = opened[0].schema_arrow
+        for one, file in zip(self._paths, opened, strict=True):
+            if list(file.schema_arrow.names) != list(schema.names):
+                raise InvalidData(f"{one.name!r} has other columns than {self._paths[0].name!r}: all must be the same.")
+        known = list(schema.names)
+        wanted = known if columns is None else list(columns)
+        if isinstance(columns, str) or len(set(wanted)) < len(wanted):
+            raise InvalidInput("columns must be a list of different names.")
+        for name in wanted:
+            if name not in known:
+                raise InvalidInput(f"{self._paths[0].name!r} has no column {name!r}.")
+            for one, file in zip(self._paths, opened, strict=True):  # what the types say is said of all rows
+                if arrow_kind(file.schema_arrow.field(name).type) != arrow_kind(schema.field(name).type):
+                    raise InvalidData(
+                        f"column {name!r} is of another type in {one.name!r} than in {self._paths[0].name!r}: all must "
+                        "be the same."
+                    )
+        self.names = wanted
+        self.shape = (sum(file.metadata.num_rows for file in opened), len(wanted))
+        flags = np.array([str(schema.field(name).type) == "bool" for name in wanted], bool)
+        self.boolean = flags if flags.any() else None
+        for file in opened:
+            file.close()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        assert self.names is not None
+        return list(self.names)
+
+    def drop(self, *names: str | Sequence[str]) -> ParquetTable:
+        """Return the table without some columns, such as the target; names, or lists of them."""
+        left_out = [one for given in names for one in ([given] if isinstance(given, str) else given)]
+        self._check_names(left_out)
+        return ParquetTable(self._paths, [name for name in self.columns if name not in left_out])
+
+    def _check_names(self, names: Iterable[Any]) -> None:
+        for name in names:
+            if name not in self.columns:
+                raise InvalidInput(f"there is no column {name!r}; the columns are {_shown(self.columns)}.")
+
+    @overload
+    def __getitem__(self, name: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, name: list[str]) -> ParquetTable: ...
+    def __getitem__(self, name: str | list[str]) -> NDArray[Any] | ParquetTable:
+        """Return one column as an array in memory, as a target needs, or the table of a list of columns."""
+        if isinstance(name, list):
+            self._check_names(name)
+            return ParquetTable(self._paths, name)
+        if not isinstance(name, str):
+            raise InvalidInput("columns are taken by their name or by a list of names.")
+        self._check_names([name])
+        return np.concatenate(
+            [np.asarray(batch.column(0)) for batch in self._batches([name], 1 << 16)] or [np.zeros(0)]
+        )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"ParquetTable({self._paths[0].name!r}, {self.shape[0]} rows, {self.shape[1]} columns)"
+
+    def _parts(self) -> Iterator[NDArray[Any]]:
+        for batch in self._batches(self.columns, rows_per_block(self.shape[1])):
+            yield arrow_numbers(batch.select(self.columns))  # files give columns in their own order
+
+    def _batches(self, columns: list[str], size: int) -> Iterator[Any]:
+        for path in self._paths:
+            file = _open(path)
+            with file:
+                # without threads no more than one batch is decoded at a time
+                yield from file.iter_batches(batch_size=size, columns=columns, use_threads=False)
+
+
+def _shown(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_MOST_SHOWN])
+    return shown if len(names) <= _MOST_SHOWN else f"{shown} and {len(names) - _MOST_SHOWN} more"
+
+
+def _files(path: Any) -> list[Path]:
+    if isinstance(path, str | os.PathLike):
+        one = Path(path)
+        files = sorted(one.glob("*.parquet")) if one.is_dir() else [one]
+    else:
+        files = [Path(each) for each in path]
+    if not files:
+        raise InvalidInput("there is no Parquet file to read: give a file, or a folder that holds *.parquet.")
+    return files
+
+
+def _open(path: Path) -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingDependency("Parquet files need pyarrow: install dperm[parquet].") from None
+    try:
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=_READ_AHEAD)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else "not a Parquet file"
+        raise InvalidInput(f"{path.name!r} cannot be read: {why}.") from None
+    except pa.ArrowInvalid:
+        raise InvalidInput(f"{path.name!r} cannot be read: not a Parquet file.") from None

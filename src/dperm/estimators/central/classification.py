@@ -1,0 +1,100 @@
+"""What private classifiers share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from dperm.errors import InvalidData
+from dperm.estimators.central.base import PrivateLinearModel, Problem
+from dperm.estimators.central.fit import Fitted
+from dperm.estimators.central.messages import without_values
+from dperm.estimators.central.request import resolve_bounds
+from dperm.estimators.persistence.prediction import class_codes, linear_scores
+from dperm.estimators.persistence.saved import SavedClassifier, SavedModel
+from dperm.types import FloatArray
+
+__all__ = ["PrivateClassifier"]
+
+LABELS_PUBLIC = "the set of labels is public"
+
+#: labels that are not declared become public with the model: so many are rather somebody's data
+_MOST_CLASSES = 100
+
+
+def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
+    """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
+    refused = None
+    try:
+        with warnings.catch_warnings():  # one warning tells how many different labels there are
+            warnings.simplefilter("ignore")
+            check_classification_targets(y)
+        classes = np.unique(np.asarray(y if declared is None else declared))
+        codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        known = bool(np.all(classes[codes] == y))
+    except ValueError as error:
+        refused = without_values(str(error))
+    except TypeError:
+        refused = without_values("Unknown label type: unknown")
+    if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+        raise InvalidData(refused)
+    if declared is None and len(classes) > _MOST_CLASSES:
+        raise InvalidData(
+            f"y has more than {_MOST_CLASSES} different labels: declare them by Bounds(classes=...), or use a "
+            "regressor if they are numbers."
+        )
+    if len(classes) < 2:
+        raise InvalidData("y has one class only; a classifier needs at least two classes.")
+    if not known:
+        raise InvalidData("y contains a label that is not among the declared classes.")
+    return classes, codes
+
+
+class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
+    """Fits and predicts classes; see :class:`dperm.DPLogisticRegression`."""
+
+    def _problem(self, X: Any, y: Any) -> Problem:
+        X, y, boolean = self._training_data(X, y)
+        declared = resolve_bounds(self.bounds).classes
+        classes, codes = _coded(y, declared)
+        assumptions = (LABELS_PUBLIC,) if declared is None else ()
+        return Problem(X, np.asarray(codes, np.float64), boolean, assumptions, classes)
+
+    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
+        self.classes_ = problem.classes
+        self.coef_ = np.ascontiguousarray(np.atleast_2d(fitted.coefficients.T))
+        self.intercept_ = np.atleast_1d(fitted.intercept)
+        self.n_iter_ = np.array(fitted.n_steps)
+        self.scaling_ = fitted.scaling
+        self.privacy_report_ = fitted.report
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the scores; positive means the second class in the binary case."""
+        check_is_fitted(self, "coef_")
+        scores = linear_scores(self._checked(X, reset=False), self.coef_, self.intercept_, self.scaling_)
+        return scores.ravel() if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely label of every row."""
+        codes = class_codes(self.decision_function(X))
+        return self.classes_[codes]
+
+    def _saved(self) -> SavedModel:
+        return SavedClassifier(**self._saved_parts())
+
+    def _saved_parts(self) -> dict[str, Any]:
+        return {
+            "estimator": type(self).__name__,
+            "coef_": self.coef_,
+            "intercept_": self.intercept_,
+            "scaling": self.scaling_,
+            "privacy_report_": self.privacy_report_,
+            "feature_names_in_": getattr(self, "feature_names_in_", None),
+            "classes_": self.classes_,
+        }

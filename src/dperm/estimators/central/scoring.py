@@ -1,0 +1,185 @@
+"""A model's score on rows that were held out, released with noise and paid for."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dperm.data.design.chunked import design_of
+from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.tables.frames import plain_labels
+from dperm.errors import InvalidData
+from dperm.estimators.central.fit import fingerprint_of, one_entry_per_cell
+from dperm.estimators.central.messages import Y_NOT_FINITE
+from dperm.estimators.central.request import NUMBERS, prepare
+from dperm.estimators.persistence.saved import SavedClassifier, SavedModel, SavedRegressor
+from dperm.privacy.accounting import composition
+from dperm.privacy.accounting.budget import Budget, default_delta
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.events import Composed, Event
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.standard import GaussianNoise
+from dperm.privacy.randomness import RandomSource
+from dperm.queries import CorrectPredictions, SquaredErrors
+from dperm.reporting.report import PrivacyReport
+from dperm.types import FloatArray
+
+__all__ = ["PaidScore", "marks_of_fit_and_score", "paid_score", "plans_of_fit_and_score", "report_with_score"]
+
+
+@dataclass(frozen=True)
+class PaidScore:
+    """A score with noise.
+
+    Attributes
+    ----------
+    kind : str
+        ``"accuracy"``, or ``"root mean squared error"`` in the target's unit.
+    value, low, high : float
+        The score, and the interval that its noise leaves with 95% probability; how few rows there are is not in it.
+    budget : Budget
+        What it cost; charged to the same data set as the fit.
+    """
+
+    kind: str
+    value: float
+    low: float
+    high: float
+    budget: Budget
+    n: int
+
+
+def paid_score(
+    model: SavedModel,
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    ledger: Ledger | None = None,
+    neighbours: str = "replace-one",
+    insecure_seed: int | None = None,
+) -> PaidScore:
+    """Score a fitted model on rows that it has not seen, with noise.
+
+    Guarantee
+    ---------
+    One Gaussian release: the number of correct predictions, or the sum of squared errors, each at most half the
+    target's range. It protects the held-out people with its own epsilon and is charged to the ledger in full; no
+    parallel composition with the fit is claimed.
+    """
+    X = one_entry_per_cell(model.checked(X))
+    n = int(X.shape[0])
+    if n == 0:
+        raise InvalidData("there are no held-out rows to score.")
+    given = _target(model, y, n)
+    relation = Neighbours.parse(neighbours)
+    budget = Budget(epsilon, default_delta(n) if delta is None else delta)
+    if isinstance(model, SavedRegressor):
+        half = model.target_range.half_width or 1.0
+        target, ends, weights = model.target_range.scaled(given), (-1.0, 1.0), _weights(model) / half
+        if model.coef_.ndim == 1:
+            weights[-1] -= model.target_range.centre / half
+        query: Any = SquaredErrors(weights)
+    else:
+        assert isinstance(model, SavedClassifier)
+        target, ends = given, (0.0, len(model.classes_) - 1.0)
+        query = CorrectPredictions(_weights(model))
+    data = DesignData(design_of(X, model.scaling, 1.0), target, *ends)
+    calibrated = _plan(query.name, budget)
+    noise = GaussianNoise(calibrated.noise_multiplier(query.name))
+    scale = noise.noise_scale(query.sensitivity(data.facts, relation), query.bound(data.facts), 1)
+    source = RandomSource(insecure_seed)
+    unbounded = None if source.secure else "insecure_seed makes the noise reproducible"
+    purpose = f"score of {model.estimator} on held-out rows"
+    books = ledger if ledger is not None else Ledger(neighbours=relation)
+    known = fingerprint_of(ledger, X, given)  # as in a fit: rows that were charged elsewhere are recognised
+    with Scope(calibrated, books, relation, purpose, fingerprint=known, unbounded=unbounded) as scope:
+        total = float(DataHolder(data, scope, source, relation).release(query, noise)[0])
+    ends95 = [total / n + sign * 1.96 * scale / n for sign in (0.0, -1.0, 1.0)]
+    if isinstance(model, SavedRegressor):
+        value, worse, better = (model.target_range.half_width * math.sqrt(min(max(0.5 - e, 0.0), 1.0)) for e in ends95)
+        return PaidScore("root mean squared error", value, better, worse, budget, n)
+    value, low, high = (min(max(0.5 + e, 0.0), 1.0) for e in ends95)
+    return PaidScore("accuracy", value, low, high, budget, n)
+
+
+def _plan(query: str, budget: Budget) -> CalibratedPlan:
+    return calibrate(Plan((PlannedRelease(query, "gaussian", 1),)), budget)
+
+
+def plans_of_fit_and_score(
+    estimator: Any, n: int, n_features: int, n_classes: int | None, *, held_out: int, epsilon: float
+) -> tuple[Event, Event]:
+    """Return what a fit of these public numbers and a paid score on ``held_out`` rows will be charged for."""
+    request = estimator._public_request(n, n_features, n_classes)
+    query = SquaredErrors.name if request.target == NUMBERS else CorrectPredictions.name
+    score = _plan(query, Budget(epsilon, default_delta(held_out)))
+    return prepare(request, n, n_features).calibrated.event, score.event
+
+
+def marks_of_fit_and_score(
+    estimator: Any, rows: tuple[Any, Any], held_out: tuple[Any, Any], ledger: Ledger
+) -> tuple[str | None, str | None]:
+    """Return the fingerprints by which a ledger will know the rows of a fit and those of its paid score."""
+    problem = copy.copy(estimator)._problem(*rows)
+    target = held_out[1] if problem.classes is None else np.searchsorted(problem.classes, held_out[1])
+    return (
+        fingerprint_of(ledger, problem.X, problem.target),
+        fingerprint_of(ledger, held_out[0], np.asarray(target, np.float64)),
+    )
+
+
+def report_with_score(
+    report: PrivacyReport, score: PaidScore, plans: tuple[Event, Event], ledger: Ledger
+) -> PrivacyReport:
+    """Return the report of a fit that a paid score of its model was released beside."""
+    delta = report.planned.delta
+    told = {key: value for key, value in asdict(score).items() if key != "budget"}
+    told |= {"epsilon": score.budget.epsilon, "delta": score.budget.delta}
+    told["epsilon_together"] = composition.upper_epsilon(Composed(plans), delta)[0]
+    spent = ledger.spent()
+    books = {
+        "spent_after": spent.epsilon,
+        "n_fits": spent.n_fits,
+        "used_after": spent.used,
+        "room_for_epsilon": spent.fits_epsilon,
+        "head": ledger.head,
+    }
+    return replace(report, score=told, ledger={**report.ledger, **books})
+
+
+def _target(model: SavedModel, y: Any, n: int) -> FloatArray:
+    """Return one finite number, or the code of its class, for every row; errors show no value."""
+    labels, refused = np.asarray(plain_labels(y)), None
+    if labels.shape != (n,):
+        raise InvalidData(f"y must be a list with one value for each of the {n} held-out rows.")
+    if isinstance(model, SavedClassifier):
+        places = {label: float(code) for code, label in enumerate(model.classes_.tolist())}
+        codes = np.array([places.get(one, -1.0) for one in labels.tolist()])
+        if (codes < 0.0).any():
+            raise InvalidData("the held-out rows contain a label that the model does not know.")
+        return codes
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError):
+        refused = InvalidData("y must hold numbers, as it did in the fit.")
+    if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+        raise refused
+    if not np.isfinite(numbers).all():
+        raise InvalidData(Y_NOT_FINITE)
+    return numbers
+
+
+def _weights(model: SavedModel) -> FloatArray:
+    """Weights of the scaled design, the constant last: shape (d,), or (d, K) for several outputs."""
+    coef = np.atleast_2d(model.coef_)
+    constant = np.atleast_1d(model.intercept_) + coef @ model.scaling.centre
+    whole = np.vstack([(coef * model.scaling.scale).T, constant])
+    return whole[:, 0] if whole.shape[1] == 1 else whole

@@ -1,0 +1,365 @@
+"""What the local linear models share: a task made of public numbers, a simulated collection, a fit of counts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy import stats
+
+from dperm.data.design.bounds import Bounds
+from dperm.data.design.target_range import TargetRange
+from dperm.errors import InvalidBounds, InvalidInput, Unsupported
+from dperm.estimators.central.base import BOUNDS_PUBLIC, Problem
+from dperm.estimators.local.report import (
+    checked_collection,
+    checked_ledger,
+    collection_charged,
+    local_report,
+    task_charged,
+)
+from dperm.estimators.local.rounds import LocalRounds
+from dperm.estimators.local.rows import Rows, blocks
+from dperm.objective import L2
+from dperm.privacy.local.few_levels import FewLevels
+from dperm.privacy.local.one_bit import OneBit
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local import Counts, Estimate, LinearTask, LocalForecast, Task
+from dperm.types import FloatArray
+
+__all__ = ["LocalFit"]
+
+
+SOLVERS = ("moments", "sgd")
+
+
+class LocalFit(LocalRounds):
+    """Fits from one bit per person in place of a solver; see :class:`dperm.LocalLogisticRegression`."""
+
+    _loss_name: str
+    bounds: Any
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        bounds: Bounds | None = None,
+        strength: float = 0.0,
+        radius: float = 2.0,
+        fit_intercept: bool = True,
+        confidence: float = 0.95,
+        refuse_hopeless: bool = True,
+        n_levels: int = 2,
+        solver: str = "moments",
+        n_rounds: int = 40,
+        version: int = 1,
+        window: str | None = None,
+        ledger: Any = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.strength = strength
+        self.radius = radius
+        self.fit_intercept = fit_intercept
+        self.confidence = confidence
+        self.refuse_hopeless = refuse_hopeless
+        self.n_levels = n_levels
+        self.solver = solver
+        self.n_rounds = n_rounds
+        self.version = version
+        self.window = window
+        self.ledger = ledger
+        self.insecure_seed = insecure_seed
+
+    # ---------------------------------------------------------------------------------- public, before any data
+    def plan(self, n: int, n_features: int, n_classes: int | None = None) -> LocalForecast:
+        """Say what ``n`` people can be expected to achieve, and how many are needed, before anybody is asked.
+
+        Parameters
+        ----------
+        n, n_features : int
+            Number of people and columns; public.
+        n_classes : int, optional
+            Number of classes; that of declared ``Bounds(classes=...)``, else 2.
+        """
+        self._check_parameters()
+        rows, n_outputs = self._rows(n_features, None, by_name=False), self._n_outputs(n_classes)
+        if self.solver == "sgd":
+            return self._descent(self._linear(rows, n_outputs, 2), rows).forecast(n)
+        return self._linear(rows, n_outputs, self._degree(rows, n_outputs, n)).forecast(n, rows.energies)
+
+    def task(self, n_features: int, names: Any = None, n_people: int | None = None) -> Task:
+        """Return what people are asked; its ``schema()`` is all that a device needs.
+
+        ``n_people`` is the public number of people expected; it decides whether a finer surrogate of the loss pays.
+        """
+        self._check_parameters()
+        self._refuse_rounds()
+        rows, about = self._rows(n_features, names), self._declared_target()
+        n_outputs = self._n_outputs(None)
+        return self._linear(rows, n_outputs, self._degree(rows, n_outputs, n_people), names, about).task
+
+    def _check_parameters(self) -> None:
+        """Refuse bad parameters before the data are looked at."""
+        if self.n_levels == 2 and not isinstance(self.n_levels, bool):
+            OneBit(self.epsilon)
+        else:
+            FewLevels(self.epsilon, self.n_levels)
+        if not isinstance(self.bounds, Bounds) or self.bounds.bought_columns(1).any():
+            raise InvalidBounds(
+                "the local model needs declared bounds, as nobody can look at the data to buy them: write "
+                "bounds=Bounds(features=(lo, hi)) with publicly known numbers."
+            )
+        L2(self.strength)  # refuses a bad strength
+        if (
+            isinstance(self.radius, bool)
+            or not isinstance(self.radius, int | float | np.integer | np.floating)
+            or not 0.0 < self.radius < math.inf
+        ):
+            raise InvalidInput(f"radius must be a positive finite number, not {self.radius!r}.")
+        if not isinstance(self.confidence, float) or not 0.0 < self.confidence < 1.0:
+            raise InvalidInput(f"confidence must be a number between 0 and 1, not {self.confidence!r}.")
+        for name in ("fit_intercept", "refuse_hopeless"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise InvalidInput(f"{name} must be True or False, not {getattr(self, name)!r}.")
+        if self.solver not in SOLVERS:
+            raise InvalidInput(f"solver must be one of {', '.join(SOLVERS)}, not {self.solver!r}.")
+        checked_ledger(self.ledger)
+
+    def _rows(self, n_features: int, names: Any, by_name: bool = True) -> Rows:
+        if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer) or n_features < 1:
+            raise InvalidInput(f"n_features must be a whole number of 1 or more, not {n_features!r}.")
+        bounds = self.bounds
+        if not by_name and bounds.features is not None and any(isinstance(end, dict) for end in bounds.features):
+            names = list(bounds.features[0] if isinstance(bounds.features[0], dict) else bounds.features[1])
+        if names is not None and len(names) != n_features:
+            raise InvalidInput(f"there are {len(names)} names for {n_features} columns.")
+        scaling = bounds.scaling(int(n_features), names, centred=bool(self.fit_intercept))
+        if (scaling.scale <= 0.0).any():
+            raise InvalidBounds("a column with equal bounds tells nothing: leave it out.")
+        return Rows(scaling, bool(self.fit_intercept))
+
+    def _n_outputs(self, n_classes: int | None) -> int:
+        """Number of weight vectors."""
+        return 1
+
+    def _degree(self, rows: Rows, n_outputs: int, n_people: int | None) -> int:
+        """Degree of the polynomial that stands for the loss."""
+        return 2
+
+    def _declared_target(self) -> dict[str, Any]:
+        """What is declared of the target, as plain data for the schema; refuses if nothing is."""
+        raise NotImplementedError
+
+    def _linear(
+        self, rows: Rows, n_outputs: int, degree: int, names: Any = None, about_target: dict[str, Any] | None = None
+    ) -> LinearTask:
+        return LinearTask(
+            loss=self._loss_name,
+            epsilon=self.epsilon,
+            reach=rows.reach,
+            # rows are divided by their bound, so weights are as many times longer
+            radius=float(self.radius) * rows.bound,
+            # rows are rarely as long as their bound: the margin of one of length 1
+            margin=float(self.radius),
+            intercept=rows.intercept,
+            name=type(self).__name__,
+            degree=degree,
+            n_outputs=n_outputs,
+            inputs={**rows.inputs(names), **(about_target or {})},
+            n_levels=int(self.n_levels),
+            version=self.version,
+            window=self.window,
+        )
+
+    def _refuse(self, n: int, n_features: int, n_classes: int | None) -> None:
+        if not self.refuse_hopeless:
+            return
+        plan = self.plan(max(n, 1), n_features, n_classes)
+        if n < plan.people_least:
+            raise Unsupported(
+                f"{n} people are too few for {n_features} columns at epsilon {self.epsilon:g}: weights stand out of "
+                f"their noise from about {plan.people_least} on, and a fit gains half of what can be gained over "
+                f"weights 0 from about {plan.people_needed} on; ask more people, raise epsilon, use fewer columns, or "
+                "set refuse_hopeless=False."
+            )
+
+    # ---------------------------------------------------------------------------------- fits
+    def fit(self, X: Any, y: Any) -> Self:
+        """Simulate the collection with one person per row, then fit; charges the ledger with every call."""
+        with self._all_or_nothing():  # type: ignore[attr-defined]
+            problem: Problem = self._problem(X, y)  # type: ignore[attr-defined]
+            n, n_features = problem.X.shape
+            names = getattr(self, "feature_names_in_", None)
+            rows, about = self._rows(n_features, names), self._about_target(problem)
+            n_classes = None if problem.classes is None else problem.n_classes
+            n_outputs = self._n_outputs(n_classes)
+            self._refuse(n, n_features, n_classes)
+            degree = 2 if self.solver == "sgd" else self._degree(rows, n_outputs, n)
+            linear = self._linear(rows, n_outputs, degree, names, about)
+            source = RandomSource(self.insecure_seed)
+            if self.solver == "sgd":
+                return self._fit_in_rounds(linear, rows, problem, source)
+            with collection_charged(self.ledger, linear.task, source, self._fingerprint(problem)) as charged:
+                counts = self._collect(linear, rows, problem, source)
+            estimates = linear.estimates(counts, self._penalty_of_rows(rows))
+        self._take(linear, rows, counts, estimates, problem.classes)
+        assumptions = (*problem.assumptions, *self._about_declared())
+        about_reports = {"people": n, "simulated": True, "secure": source.secure}
+        self._write_report(linear, linear.task, assumptions, charged, **about_reports)
+        return self
+
+    def fit_counts(self, counts: Counts, n_features: int, names: Any = None, *, n_people: int | None = None) -> Self:
+        """Fit from the counts of a collection; charges the ledger once per task.
+
+        Parameters
+        ----------
+        counts : Counts
+            What was collected for :meth:`task`.
+        n_features, names :
+            Those of the task.
+        n_people : int, optional
+            Number of people who were asked; more reports are refused. Needed with a ledger: one charge covers one
+            report per person. Asking them again takes another ``version`` or ``window``.
+        """
+        self._check_parameters()
+        self._refuse_rounds()
+        if not isinstance(counts, Counts):
+            raise InvalidInput(f"counts must be the Counts of a task, not {type(counts).__name__}.")
+        rows, about, n_outputs = self._rows(n_features, names), self._declared_target(), self._n_outputs(None)
+        possible = [self._linear(rows, n_outputs, degree, names, about) for degree in self._degrees()]
+        asked = [linear for linear in possible if linear.task.digest == counts.task]
+        if not asked:
+            raise InvalidInput(
+                "these counts belong to another task or to another version of it: epsilon, bounds, names, labels, "
+                "radius, degree and dperm's version must be those of the task that people answered."
+            )
+        linear = asked[0]
+        linear.task.check(counts)
+        people = checked_collection(self.ledger, counts, n_people)
+        # the reports are out, whatever comes of them: charged before anything else is refused
+        charged = task_charged(self.ledger, linear.task, people, secure=counts.secure)
+        self._refuse(counts.n_people, n_features, None)
+        estimates = linear.estimates(counts, self._penalty_of_rows(rows))
+        self._take_names(rows, names)
+        self._take(linear, rows, counts, estimates, self._declared_classes())
+        about_reports = {"people": people, "reports": counts.n_people, "simulated": False, "secure": counts.secure}
+        self._write_report(linear, linear.task, self._about_declared(), charged, **about_reports)
+        return self
+
+    def _take_names(self, rows: Rows, names: Any) -> None:
+        self.n_features_in_ = rows.scaling.n_features
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _degrees(self) -> tuple[int, ...]:
+        """Degrees that a task of this model may have."""
+        return (2,)
+
+    def _about_declared(self) -> tuple[str, ...]:
+        """What the report assumes of the bounds; a schema says it more exactly."""
+        return self.bounds.assumptions or (BOUNDS_PUBLIC,)
+
+    def _declared_classes(self) -> NDArray[Any] | None:
+        return None
+
+    def _about_target(self, problem: Problem) -> dict[str, Any]:
+        """What the data's owner takes as public of the target, as plain data for the schema."""
+        return self._declared_target()
+
+    def _penalty_of_rows(self, rows: Rows) -> float:
+        """Strength for the weights of rows, which are ``bound`` times those of scaled features."""
+        return float(self.strength) / rows.bound**2
+
+    def _fingerprint(self, problem: Problem) -> str | None:
+        if self.ledger is None:
+            return None
+        X = problem.X
+        table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+        return self.ledger.fingerprint([*table, problem.target])
+
+    def _collect(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Counts:
+        """Let everybody report, some at a time."""
+        task, total, start = linear.task, linear.task.no_counts(), 0
+        for block in blocks(problem.X):
+            target = problem.target[start : start + len(block)]
+            total += task.collect(self._records(rows.of(block), target, linear), source)
+            start += len(block)
+        return total
+
+    def _records(self, rows: FloatArray, target: FloatArray, linear: LinearTask) -> FloatArray:
+        """What people report on, from their rows and targets."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------------------------- what is kept
+    def _target_range(self) -> TargetRange:
+        """What a score of 1 means in the user's target."""
+        return TargetRange(-1.0, 1.0)
+
+    def _take(
+        self, linear: LinearTask, rows: Rows, counts: Counts | None, estimates: tuple[Estimate, ...], classes: Any
+    ) -> None:
+        """Set the fitted attributes, in the user's units."""
+        turn, shift = rows.back(self._target_range())
+        weights = np.array([turn @ one.weights + shift for one in estimates])
+        reasons = [one.reason for one in estimates if one.covariance is None]
+        self.intervals_reason_ = reasons[0] if reasons else None
+        self.intervals_ = None
+        if not reasons:
+            width = float(stats.norm.isf((1.0 - self.confidence) / 2.0))
+            ends = []
+            for one in estimates:
+                middle = turn @ one.unshrunk + shift
+                error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", turn, one.covariance, turn), 0.0))
+                ends.append(np.column_stack([middle - width * error, middle + width * error]))
+            self.intervals_ = ends[0] if len(ends) == 1 else np.array(ends)
+        self.kept_ = estimates[0].kept if len(estimates) == 1 else np.array([one.kept for one in estimates])
+        self.counts_, self.scaling_, self.degree_ = counts, rows.scaling, linear.degree
+        self._set_weights(weights, classes)
+
+    def _set_weights(self, weights: FloatArray, classes: Any) -> None:
+        """Take the weights of every output, the intercept last, as scikit-learn names them."""
+        raise NotImplementedError
+
+    def _write_report(
+        self,
+        linear: LinearTask,
+        task: Task,
+        assumptions: tuple[str, ...],
+        charged: dict[str, Any],
+        *,
+        people: int,
+        simulated: bool,
+        secure: bool,
+        reports: int | None = None,
+    ) -> None:
+        public = {
+            "features": self.n_features_in_,  # type: ignore[attr-defined]
+            "centre": self.scaling_.centre.tolist(),
+            "scale": self.scaling_.scale.tolist(),
+            "clip": self.scaling_.clip,
+            "row_norm": self.scaling_.row_norm,
+            "radius": float(self.radius),
+            "strength": self.strength,
+            "loss": self._loss_name,
+            "solver": self.solver,
+            "reports": people if reports is None else reports,
+            **({"n_rounds": self.n_rounds} if self.solver == "sgd" else {"degree": linear.degree}),
+        }
+        self.privacy_report_ = local_report(
+            task, people, public, assumptions, charged, simulated=simulated, secure=secure
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        # one bit per person: a few hundred rows tell next to nothing
+        for kind in (tags.classifier_tags, tags.regressor_tags):
+            if kind is not None:
+                kind.poor_score = True
+        return tags

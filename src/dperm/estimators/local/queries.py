@@ -1,0 +1,392 @@
+"""Queries in the local model: marginals of bits and means of smooth functions, from one bit per person."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from dperm.errors import InvalidBounds, InvalidData, InvalidInput
+from dperm.estimators.ledger_sharing import LedgerSharing
+from dperm.estimators.local.report import (
+    checked_collection,
+    checked_ledger,
+    collection_charged,
+    local_report,
+    task_charged,
+)
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.local.one_bit import OneBit
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local import Chebyshev, Counts, Parity, Task
+from dperm.solvers.local.chebyshev_expansion import MOST_DEGREES, chebyshev_expansion
+from dperm.solvers.local.conjunctions import Conjunction, best_conjunction, conjunction
+from dperm.types import FloatArray
+
+__all__ = ["Marginals", "QueryAnswer", "SmoothQueries"]
+
+
+#: rows that are checked at a time
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class QueryAnswer:
+    """An estimate, its standard deviation (noise and sampling) and its bias.
+
+    The bias of a marginal is a bound; that of a smooth query is one if the function's Lipschitz constant is given, and
+    otherwise an estimate from many points.
+    """
+
+    value: float
+    deviation: float
+    bias: float
+
+    @property
+    def error(self) -> float:
+        """Root mean squared error, at most as far as ``bias`` is a bound."""
+        return math.hypot(self.deviation, self.bias)
+
+
+class _Queries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
+    """What both kinds of queries share: a task, a collection, and what it cost."""
+
+    ledger: Ledger | None
+    insecure_seed: int | None
+    #: the public parameters, which decide the task
+    _public: tuple[str, ...]
+
+    @property
+    def task(self) -> Task:
+        """What people are asked; its ``schema()`` is all that a device needs."""
+        return self._made()[0]
+
+    def _made(self) -> tuple[Task, Any]:
+        """The task of the present parameters and what came with it; made once for them."""
+        # of an array all digits count, not those that are printed
+        given = [getattr(self, name) for name in self._public]
+        now = repr([value.tolist() if hasattr(value, "tolist") else value for value in given])
+        if getattr(self, "_kept", (None, None))[0] != now:
+            self._kept = now, self._make()
+        made: tuple[Task, Any] = self._kept[1]
+        return made
+
+    def _make(self) -> tuple[Task, Any]:
+        """Check the parameters and make the task."""
+        raise NotImplementedError
+
+    def fit(self, X: Any) -> Self:
+        """Simulate the collection with one person per row; charges the ledger with every call."""
+        checked_ledger(self.ledger)
+        records = self._records(X)
+        source = RandomSource(self.insecure_seed)
+        fingerprint = None if self.ledger is None else self.ledger.fingerprint([np.ascontiguousarray(records)])
+        with collection_charged(self.ledger, self.task, source, fingerprint) as charged:
+            counts = self.task.collect(records, source)
+        return self._take(counts, counts.n_people, charged, simulated=True)
+
+    def fit_counts(self, counts: Counts, *, n_people: int | None = None) -> Self:
+        """Take the counts of a collection; charges the ledger once per task.
+
+        ``n_people`` is the number of people who were asked; more reports are refused. It is needed with a ledger, as
+        one charge covers one report per person. Asking them again takes another ``version`` or ``window``.
+        """
+        if not isinstance(counts, Counts):
+            raise InvalidInput(f"counts must be the Counts of a task, not {type(counts).__name__}.")
+        self.task.scaled_sums(counts)  # refuses those of another task before anything is charged
+        people = checked_collection(checked_ledger(self.ledger), counts, n_people)
+        charged = task_charged(self.ledger, self.task, people, secure=counts.secure)
+        return self._take(counts, people, charged, simulated=False)
+
+    def _records(self, X: Any) -> NDArray[Any]:
+        """What people report on."""
+        return self.task.sketch.records(X)
+
+    def _take(self, counts: Counts, people: int, charged: dict[str, Any], *, simulated: bool) -> Self:
+        self.means_, self.variances_ = self.task.scaled_sums(counts)
+        self.counts_ = counts
+        public = {"reports": counts.n_people}
+        self.privacy_report_ = local_report(
+            self.task, people, public, (), charged, simulated=simulated, secure=counts.secure
+        )
+        return self
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "counts_"):
+            raise NotFittedError(f"{type(self).__name__} has no counts yet: call fit or fit_counts first.")
+        if self.counts_.task != self.task.digest:
+            raise InvalidInput("the parameters have changed since the counts were taken: call fit or fit_counts again.")
+
+
+class Marginals(_Queries):
+    """Marginals of up to ``k`` of a record's bits, all of them from one collection.
+
+    Records are rows of 0 and 1, or of true and false.
+
+    Guarantee
+    ---------
+    Released, to everyone: a random set of bits and one bit per person, (epsilon, 0)-DP for the person against any other
+    record. Assumes one report per person. Every answer is computed from counts of reports.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon of a person's report, between 0.001 and 16.
+    n_bits : int
+        Number of bits of a record.
+    k : int
+        Largest number of bits in a marginal.
+    n_people : int
+        Public number of people expected; decides how much bias is worth taking.
+    degree : int, optional
+        Degree of the polynomial that stands for a conjunction of ``k`` bits; the one of least error if not given.
+    version : int
+        Part of the task: raise it to ask the same people again, which is another task and is charged for itself.
+    window : str, optional
+        Part of the task: a public name of the time in which people report, such as a week.
+    ledger : Ledger, optional
+        Where a collection is charged, epsilon for every person.
+    insecure_seed : int, optional
+        Makes a simulated collection reproducible, for tests; voids the guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bits = np.random.default_rng(0).random((100_000, 4)) < 0.5
+    >>> answer = Marginals(4.0, n_bits=4, k=2, n_people=100_000).fit(bits).query([0, 2])
+    >>> abs(answer.value - 0.25) < 0.05
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        n_bits: int,
+        k: int,
+        n_people: int,
+        degree: int | None = None,
+        version: int = 1,
+        window: str | None = None,
+        ledger: Ledger | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon, self.n_bits, self.k, self.n_people, self.degree = epsilon, n_bits, k, n_people, degree
+        self.version, self.window = version, window
+        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
+        self._made()  # refuses bad parameters
+
+    _public = ("epsilon", "n_bits", "k", "n_people", "degree", "version", "window")
+
+    def _make(self) -> tuple[Task, Conjunction]:
+        for name in ("n_bits", "k", "n_people"):
+            _whole(name, getattr(self, name))
+        if not self.k <= self.n_bits:
+            raise InvalidInput(f"k must not exceed n_bits = {self.n_bits}, not {self.k!r}.")
+        if self.degree is None:
+            polynomial = best_conjunction(int(self.k), int(self.n_bits), int(self.n_people), OneBit(self.epsilon).gain)
+        else:
+            _whole("degree", self.degree)
+            polynomial = conjunction(int(self.k), int(self.degree))
+        levels = polynomial.levels(int(self.n_bits))
+        # a size of sets that the polynomial hardly uses is asked for now and then, so that smaller marginals have it
+        levels = np.maximum(levels, 1e-3 * levels.max())
+        sketch = Parity(int(self.n_bits), tuple((levels / levels.sum()).tolist()))
+        return Task("marginals", self.epsilon, sketch, self.version, window=self.window), polynomial
+
+    def _records(self, X: Any) -> NDArray[Any]:
+        records = super()._records(X)
+        # on the data's owner's side, before anything is charged; some rows at a time, as the table may be large
+        parts = [] if records.dtype == bool else range(0, len(records), _BLOCK)
+        if not all(((part == 0) | (part == 1)).all() for part in (records[i : i + _BLOCK] for i in parts)):
+            raise InvalidData("X must hold 0 and 1, or true and false, only: encode other values by a public rule.")
+        return records
+
+    @property
+    def polynomial(self) -> Conjunction:
+        """What stands for a conjunction of ``k`` bits."""
+        found: Conjunction = self._made()[1]
+        return found
+
+    @property
+    def expected_error(self) -> QueryAnswer:
+        """Bias and deviation of a marginal of ``k`` bits, before anybody is asked."""
+        deviation = self.polynomial.deviation(self.n_bits, self.n_people, self.task.bit.gain)
+        return QueryAnswer(math.nan, deviation, self.polynomial.bias)
+
+    def query(self, columns: Sequence[int] | Mapping[int, int], values: Sequence[int] | None = None) -> QueryAnswer:
+        """Estimate the share of people whose ``columns`` hold ``values`` (all ones if not given).
+
+        ``query({0: 1, 2: 0})`` is ``query([0, 2], [1, 0])``.
+        """
+        self._check_fitted()
+        if isinstance(columns, Mapping):
+            if values is not None:
+                raise InvalidInput("give either a dict of columns and values or two lists, not both.")
+            columns, values = list(columns), list(columns.values())
+        chosen = _whole_numbers("columns", columns)
+        wanted = [1] * len(chosen) if values is None else _whole_numbers("values", values)
+        if not 1 <= len(chosen) <= self.k or len(set(chosen)) < len(chosen):
+            raise InvalidInput(f"a marginal needs between 1 and k = {self.k} different columns.")
+        if not all(0 <= column < self.n_bits for column in chosen):
+            raise InvalidInput(f"columns must be between 0 and {self.n_bits - 1}.")
+        if len(wanted) != len(chosen) or not set(wanted) <= {0, 1}:
+            raise InvalidInput("values must hold 0 or 1 for every column.")
+        short = min(len(chosen), self.polynomial.degree)
+        polynomial = self.polynomial if len(chosen) == self.k else self._shorter(len(chosen), short)
+        total, variance = polynomial.weights[0], 0.0
+        for r in range(1, polynomial.degree + 1):
+            subsets = list(combinations(range(len(chosen)), r))
+            masks = [sum(1 << chosen[i] for i in subset) for subset in subsets]
+            # the polynomial counts unwanted bits; a parity counts ones
+            signs = np.array([(-1.0) ** sum(wanted[i] for i in subset) for subset in subsets])
+            index = self.task.sketch.find(masks, r)  # type: ignore[attr-defined]
+            total += polynomial.weights[r] * float(signs @ self.means_[index])
+            variance += polynomial.weights[r] ** 2 * float(self.variances_[index].sum())
+        return QueryAnswer(min(1.0, max(0.0, total)), math.sqrt(variance), polynomial.bias)
+
+    def _shorter(self, k: int, most: int) -> Conjunction:
+        """Return the best polynomial for fewer bits, of what was asked."""
+        per_level = [self.variances_[int(self.task.sketch.sizes[:r].sum())] for r in range(most)]
+
+        def error(one: Conjunction) -> float:
+            noise = sum(math.comb(k, r) * one.weights[r] ** 2 * per_level[r - 1] for r in range(1, one.degree + 1))
+            return float(one.bias**2 + noise)
+
+        return min((conjunction(k, degree) for degree in range(1, most + 1)), key=error)
+
+
+class SmoothQueries(_Queries):
+    """Means of any smooth function of a record of few numbers, all of them from one collection.
+
+    Guarantee
+    ---------
+    Released, to everyone: a random pair of degrees and one bit per person, (epsilon, 0)-DP for the person against any
+    other record. Assumes one report per person. Every answer is computed from counts of reports.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon of a person's report, between 0.001 and 16.
+    low, high : sequence of float
+        Declared bounds of every column; values outside are clipped.
+    n_degrees : int
+        Chebyshev polynomials of degrees below this in every column are asked for; 8 suits functions that vary on the
+        scale of half the range.
+    decay : float
+        A statistic is asked for in proportion to ``decay`` to the power of the sum of its degrees: smoother functions
+        have faster decaying coefficients.
+    version, window :
+        As for :class:`Marginals`.
+    ledger : Ledger, optional
+        Where a collection is charged, epsilon for every person.
+    insecure_seed : int, optional
+        Makes a simulated collection reproducible, for tests; voids the guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).uniform(0, 10, (100_000, 1))
+    >>> answer = SmoothQueries(4.0, low=[0], high=[10]).fit(x).query(lambda x: np.exp(-(((x[:, 0] - 5) / 4) ** 2)))
+    >>> abs(answer.value - 0.65) < 0.1
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        low: Sequence[float],
+        high: Sequence[float],
+        n_degrees: int = 8,
+        decay: float = 0.5,
+        version: int = 1,
+        window: str | None = None,
+        ledger: Ledger | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon, self.low, self.high, self.n_degrees, self.decay = epsilon, low, high, n_degrees, decay
+        self.version, self.window = version, window
+        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
+        self._made()  # refuses bad parameters
+
+    _public = ("epsilon", "low", "high", "n_degrees", "decay", "version", "window")
+
+    def _make(self) -> tuple[Task, tuple[FloatArray, FloatArray]]:
+        _whole("n_degrees", self.n_degrees)
+        if not 2 <= self.n_degrees <= MOST_DEGREES:
+            raise InvalidInput(f"n_degrees must be between 2 and {MOST_DEGREES}, not {self.n_degrees!r}.")
+        if not _is_number(self.decay) or not 0.0 < self.decay <= 1.0:
+            raise InvalidInput(f"decay must be a number above 0 and at most 1, not {self.decay!r}.")
+        try:
+            low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidBounds("low and high must hold numbers, one per column.") from None
+        ends = low.ndim == 1 and low.shape == high.shape and 1 <= low.size <= 3
+        if not ends or not np.isfinite(high - low).all() or not (low < high).all():
+            raise InvalidBounds("low and high must hold finite bounds of 1 to 3 columns, low below high.")
+        degrees = [r for r in product(range(self.n_degrees), repeat=low.size) if any(r)]
+        shares = np.array([self.decay ** sum(r) for r in degrees])
+        sketch = Chebyshev(tuple(degrees), tuple((shares / shares.sum()).tolist()))
+        inputs = {"low": low.tolist(), "high": high.tolist()}
+        task = Task("smooth queries", self.epsilon, sketch, self.version, inputs, window=self.window)
+        return task, (low, high)
+
+    def _records(self, X: Any) -> NDArray[Any]:
+        X, (low, high) = np.asarray(X), self._made()[1]
+        if X.ndim != 2 or X.shape[1] != low.size or X.dtype.kind not in "biuf":
+            raise InvalidData(f"X must be an array of numbers with {low.size} columns, one row per person.")
+        if not np.isfinite(X).all():
+            raise InvalidData("X contains NaN or infinite values: remove those rows.")
+        middle, half = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+            return np.asarray((X - middle) / half)
+
+    def query(self, function: Callable[[FloatArray], Any], *, lipschitz: float | None = None) -> QueryAnswer:
+        """Estimate the mean of ``function``, which maps records of shape (m, d) to m numbers.
+
+        ``deviation`` bounds the standard deviation. ``bias`` is an estimate: the sum of the coefficients of degrees
+        that were not asked for, plus the largest miss of all coefficients together at many other points. A function
+        that they miss by a tenth of its range is refused.
+
+        Parameters
+        ----------
+        function : callable
+            The function, of records within the bounds.
+        lipschitz : float, optional
+            The function changes by at most this much per unit of Euclidean distance between two records: ``bias`` is
+            then a true bound.
+        """
+        self._check_fitted()
+        if lipschitz is not None and not (_is_number(lipschitz) and 0.0 <= lipschitz < math.inf):
+            raise InvalidInput(f"lipschitz must be a finite number >= 0, not {lipschitz!r}.")
+        low, high = self._made()[1]
+        coefficients, bias = chebyshev_expansion(function, low, high, self.n_degrees, lipschitz)
+        weights = coefficients.ravel()[1:]
+        value = float(coefficients.ravel()[0] + weights @ self.means_)
+        return QueryAnswer(value, math.sqrt(float(weights**2 @ self.variances_)), bias)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _whole_numbers(name: str, given: Any) -> list[int]:
+    """Whole numbers, also those of an array; nothing is rounded."""
+    several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    entries = list(given) if several else [given]
+    if not all(isinstance(one, int | np.integer | np.bool_) for one in entries):
+        raise InvalidInput(f"{name} must be whole numbers, not {given!r}.")
+    return [int(one) for one in entries]
+
+
+def _whole(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidInput(f"{name} must be a whole number of 1 or more, not {value!r}.")

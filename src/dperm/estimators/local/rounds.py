@@ -1,0 +1,115 @@
+"""Rounds of a descent: simulated ones, and those that people answer."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from dperm.errors import InvalidInput, Unsupported
+from dperm.estimators.central.base import Problem
+from dperm.estimators.local.report import checked_collection, collection_charged, task_charged
+from dperm.estimators.local.rows import Rows, blocks
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.local import DescentState, Estimate, LinearTask, LocalDescent
+
+__all__ = ["LocalRounds"]
+
+ROUNDS_DISJOINT = "each person is in one round only, drawn without looking at the record"
+
+
+class LocalRounds:
+    """The part of a local model that asks people in rounds, ``solver="sgd"``."""
+
+    solver: str
+    n_rounds: int
+    ledger: Any
+    _about_declared: Any
+    _check_parameters: Any
+    _declared_classes: Any
+    _declared_target: Any
+    _fingerprint: Any
+    _linear: Any
+    _n_outputs: Any
+    _penalty_of_rows: Any
+    _records: Any
+    _refuse: Any
+    _rows: Any
+    _take: Any
+    _take_names: Any
+    _write_report: Any
+
+    def _refuse_rounds(self) -> None:
+        if self.solver == "sgd":
+            raise Unsupported(
+                "solver='sgd' asks people in rounds, each at the weights of the round before: there is no single task "
+                "and no single count; run the rounds of descent(...) and hand their last state to fit_rounds, or use "
+                "solver='moments'."
+            )
+
+    def _descent(self, linear: LinearTask, rows: Rows) -> LocalDescent:
+        return LocalDescent.of(linear, rows.energies, self.n_rounds, self._penalty_of_rows(rows))
+
+    def descent(self, n_features: int, names: Any = None) -> LocalDescent:
+        """Return the rounds in which people are asked, for ``solver="sgd"``; everybody may answer in one of them."""
+        return self._public_rounds(n_features, names)[2]
+
+    def _public_rounds(self, n_features: int, names: Any) -> tuple[LinearTask, Rows, LocalDescent]:
+        self._check_parameters()
+        if self.solver != "sgd":
+            raise Unsupported("solver='moments' asks everybody once, not in rounds: use task and fit_counts.")
+        rows = self._rows(n_features, names)
+        linear = self._linear(rows, self._n_outputs(None), 2, names, self._declared_target())
+        return linear, rows, self._descent(linear, rows)
+
+    def fit_rounds(
+        self, state: DescentState, n_features: int, names: Any = None, *, n_people: int | None = None
+    ) -> Self:
+        """Take the weights of a descent that people answered; charges the ledger once for all its rounds.
+
+        Parameters
+        ----------
+        state : DescentState
+            The last state of :meth:`descent`.
+        n_features, names :
+            Those of the descent.
+        n_people : int, optional
+            Number of people who were asked in all rounds together; see :meth:`fit_counts`.
+        """
+        linear, rows, descent = self._public_rounds(n_features, names)
+        if not isinstance(state, DescentState) or state.descent != descent.digest:
+            raise InvalidInput("this is not the state of a descent with these parameters, columns and labels.")
+        people = checked_collection(self.ledger, state, n_people)
+        # the reports are out, whatever comes of them: charged before anything else is refused
+        charged = task_charged(self.ledger, descent, people, secure=state.secure)
+        self._refuse(state.n_people, n_features, None)
+        self._take_names(rows, names)
+        self._take_rounds(linear, rows, descent, state, self._declared_classes())
+        about_reports = {"people": people, "reports": state.n_people, "simulated": False, "secure": state.secure}
+        assumptions = (ROUNDS_DISJOINT, *self._about_declared())
+        self._write_report(linear, descent.task(descent.start()), assumptions, charged, **about_reports)
+        return self
+
+    def _take_rounds(
+        self, linear: LinearTask, rows: Rows, descent: LocalDescent, state: DescentState, classes: Any
+    ) -> None:
+        weights, kept = descent.shrunk(state)
+        reason = "a descent in rounds has no intervals; use solver='moments'"
+        estimate = Estimate(weights, descent.estimate(state), None, reason, kept)
+        self._take(linear, rows, None, (estimate,), classes)
+
+    def _fit_in_rounds(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Self:
+        """Simulate a descent: everybody is in one group, and groups are asked one after the other."""
+        descent = self._descent(linear, rows)
+        start, targets = 0, []
+        for block in blocks(problem.X):
+            targets.append(self._records(rows.of(block), problem.target[start : start + len(block)], linear))
+            start += len(block)
+        first = descent.task(descent.start())
+        with collection_charged(self.ledger, first, source, self._fingerprint(problem)) as charged:
+            state = descent.run(np.concatenate(targets), source)
+        self._take_rounds(linear, rows, descent, state, problem.classes)
+        assumptions = (ROUNDS_DISJOINT, *problem.assumptions, *self._about_declared())
+        about_reports = {"people": state.n_people, "simulated": True, "secure": source.secure}
+        self._write_report(linear, first, assumptions, charged, **about_reports)
+        return self

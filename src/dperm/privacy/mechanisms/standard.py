@@ -1,0 +1,128 @@
+"""Mechanisms: value + sensitivity -> released value, and the event it costs.
+
+A mechanism holds public numbers only. ``apply`` gets the value, its sensitivity and its public bound from the query
+and draws from a :class:`~dperm.privacy.randomness.RandomSource`. Proofs: ``lattice.proof.md``, ``selection.proof.md``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dperm.errors import InvalidInput
+from dperm.privacy.accounting.events import Event, Gaussian, Laplace, Selection
+from dperm.privacy.mechanisms.lattice import Lattice
+from dperm.privacy.mechanisms.selection import TwoLevelRace, gumbel_race, race_scale
+from dperm.privacy.randomness import RandomSource
+from dperm.types import FloatArray
+
+__all__ = ["MECHANISMS", "GaussianNoise", "LaplaceNoise", "Mechanism", "NoisyMax"]
+
+
+# a solver asks for the same public numbers at every step
+_designed = lru_cache(maxsize=4096)(Lattice.design)
+_gaussian = lru_cache(maxsize=256)(Gaussian)
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Base of all mechanisms.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise scale divided by the query's sensitivity.
+    sampler : {"filtered", "integer"}
+        How noise is drawn, see :func:`dperm.privacy.mechanisms.lattice.floor_noise`.
+    """
+
+    noise_multiplier: float
+    sampler: str = "filtered"
+
+    #: the norm in which the query's sensitivity must be stated
+    norm: ClassVar[str]
+    #: the kind of planned release it carries out
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self.event(2.0)  # refuses a bad multiplier
+        if self.sampler not in ("filtered", "integer"):
+            raise InvalidInput(f"sampler must be 'filtered' or 'integer', not {self.sampler!r}.")
+
+    @abstractmethod
+    def event(self, replacement_ratio: float) -> Event:
+        """Cost of one use."""
+
+    @abstractmethod
+    def apply(self, value: FloatArray, sensitivity: float, bound: float, source: RandomSource) -> Any:
+        """Return the released value."""
+
+    @abstractmethod
+    def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
+        """Absolute noise scale used for a query with these public numbers."""
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Mechanism):
+    """Adds Gaussian noise on a lattice; sensitivity in L2."""
+
+    norm: ClassVar[str] = "l2"
+    kind: ClassVar[str] = "gaussian"
+
+    def event(self, replacement_ratio: float) -> Event:
+        return _gaussian(self.noise_multiplier, replacement_ratio)
+
+    def _lattice(self, sensitivity: float, bound: float, size: int) -> Lattice:
+        return _designed(sensitivity, self.noise_multiplier, size, bound, self.kind)
+
+    def apply(self, value: FloatArray, sensitivity: float, bound: float, source: RandomSource) -> FloatArray:
+        return self._lattice(sensitivity, bound, np.size(value)).release(value, source, self.sampler)
+
+    def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
+        return self._lattice(sensitivity, bound, size).noise_scale
+
+
+@dataclass(frozen=True)
+class LaplaceNoise(GaussianNoise):
+    """Adds Laplace noise on a lattice; sensitivity in L1."""
+
+    norm: ClassVar[str] = "l1"
+    kind: ClassVar[str] = "laplace"
+
+    def event(self, replacement_ratio: float) -> Event:
+        return Laplace(self.noise_multiplier, replacement_ratio)
+
+
+@dataclass(frozen=True)
+class NoisyMax(Mechanism):
+    """Returns the index of the largest score after Gumbel noise; sensitivity is the largest change of any score.
+
+    ``stream`` names the draws, such as those of a round; it shows only where a seed makes noise reproducible.
+    """
+
+    stream: str | None = None
+
+    norm: ClassVar[str] = "linf"
+    kind: ClassVar[str] = "selection"
+
+    def event(self, replacement_ratio: float) -> Event:
+        return Selection(self.noise_multiplier, replacement_ratio)
+
+    def apply(self, value: FloatArray | TwoLevelRace, sensitivity: float, bound: float, source: RandomSource) -> int:
+        if isinstance(value, TwoLevelRace):  # scores that are kept up to date between selections
+            if value.sensitivity < sensitivity or value.noise_multiplier < self.noise_multiplier:
+                raise InvalidInput("a race was built for less noise than this selection charges for.")
+            return value.select(source)
+        scale = race_scale(sensitivity, self.noise_multiplier)
+        draws = source if self.stream is None else source.stream(self.stream)
+        return gumbel_race(np.clip(value, -bound, bound), scale, draws)
+
+    def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
+        return race_scale(sensitivity, self.noise_multiplier)
+
+
+MECHANISMS: dict[str, type[Mechanism]] = {cls.kind: cls for cls in (GaussianNoise, LaplaceNoise, NoisyMax)}

@@ -1,0 +1,211 @@
+"""PrivacyReport: everything a fit says about its privacy, as data."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dperm.atomic_files import write_atomically
+from dperm.errors import InvalidInput
+from dperm.privacy.accounting.guarantee import Accounting, Guarantee
+
+__all__ = ["PrivacyReport", "ReleaseLine", "noisy_score"]
+
+FORMAT = "dperm privacy report 1"
+
+NOT_COVERED = (
+    "the running time, the memory use and the errors raised for unusable data (shown to the data's owner only)",
+    "predictions on people of the training data that are published together with their true records",
+    "anything computed from the same data outside dperm, such as a scaler, a feature selection or a test score",
+    "people who stand in several data sets that are kept under different names in the ledger",
+    "an attacker who breaks AES-256 or reads this machine's memory",
+)
+
+
+@dataclass(frozen=True)
+class ReleaseLine:
+    """One kind of release: what, how often, with how much noise, to whom."""
+
+    query: str
+    kind: str
+    count: int
+    forfeited: int
+    noise_multiplier: float
+    sensitivity: float | None
+    noise_scale: float | None
+    size: int | None
+    audience: str = "everyone who sees the model or any of its steps"
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What a fit released and what that means.
+
+    Attributes
+    ----------
+    guarantee : Guarantee or None
+        The guarantee, or None with ``reason``.
+    planned : Accounting
+        The accounting of the plan; always present, never a guarantee by itself.
+    releases : tuple of ReleaseLine
+        Every kind of release with its noise.
+    public : dict
+        What was assumed public.
+    arithmetic, randomness : str
+        How sums and noise were computed.
+    ledger : dict
+        Data-set name, spent before and after, and the head of the ledger's hash chain.
+    score : dict or None
+        A score of the model that was paid for and released beside it; ``guarantee`` is that of the model alone, and
+        ``epsilon_together`` that of both, at the guarantee's delta.
+    """
+
+    planned: Accounting
+    guarantee: Guarantee | None = None
+    reason: str | None = None
+    releases: tuple[ReleaseLine, ...] = ()
+    public: dict[str, Any] = field(default_factory=dict)
+    arithmetic: str = ""
+    randomness: str = ""
+    ledger: dict[str, Any] = field(default_factory=dict)
+    version: str = ""
+    not_covered: tuple[str, ...] = NOT_COVERED
+    score: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.guarantee is None) == (self.reason is None):
+            raise InvalidInput("a report has either a guarantee or the reason why there is none.")
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the guarantee; infinite without one."""
+        return math.inf if self.guarantee is None else self.guarantee.epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "format": FORMAT,
+            "version": self.version,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+            "reason": self.reason,
+            "planned": self.planned.to_dict(),
+            "releases": [asdict(line) for line in self.releases],
+            "public": self.public,
+            "arithmetic": self.arithmetic,
+            "randomness": self.randomness,
+            "ledger": self.ledger,
+            "not_covered": list(self.not_covered),
+            **({} if self.score is None else {"score": self.score}),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> PrivacyReport:
+        """Inverse of :meth:`to_dict`."""
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise InvalidInput("this is not a privacy report of a version that dperm can read.")
+        try:
+            return cls._parse(data)
+        except (KeyError, TypeError, AttributeError):
+            raise InvalidInput("this privacy report is damaged: a part is missing or not of its kind.") from None
+
+    @classmethod
+    def _parse(cls, data: dict[str, Any]) -> PrivacyReport:
+        return cls(
+            planned=Accounting.from_dict(data["planned"]),
+            guarantee=None if data["guarantee"] is None else Guarantee.from_dict(data["guarantee"]),
+            reason=data["reason"],
+            releases=tuple(ReleaseLine(**line) for line in data["releases"]),
+            public=data["public"],
+            arithmetic=data["arithmetic"],
+            randomness=data["randomness"],
+            ledger=data["ledger"],
+            version=data["version"],
+            not_covered=tuple(data["not_covered"]),
+            score=data.get("score"),
+        )
+
+    def to_json(self) -> str:
+        """Return the report as strict JSON."""
+        return json.dumps(_plain(self.to_dict()), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyReport:
+        """Read a report written by :meth:`to_json`."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError:
+            raise InvalidInput("this is not a privacy report: it is not JSON.") from None
+        return cls.from_dict(_restore(data) if isinstance(data, dict) else data)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as JSON, whole or not at all."""
+        return write_atomically(path, self.to_json() + "\n")
+
+    def score_sentence(self) -> str:
+        """Say what the paid score is and what it cost."""
+        score = self.score or {}
+        told = noisy_score(score["kind"], score["value"], score["low"], score["high"], score["n"])
+        return (
+            f"{told}, for epsilon {score['epsilon']:.4g} at delta {score['delta']:.2g} of its "
+            f"own; model and score together have epsilon {score['epsilon_together']:.4g} at the model's delta"
+        )
+
+    def summary(self) -> str:
+        """Say in a few lines what is guaranteed and what was released."""
+        lines = [self.guarantee.sentence() if self.guarantee is not None else f"No guarantee: {self.reason}"]
+        for line in self.releases:
+            forfeited = f", {line.forfeited} of them planned but unused" if line.forfeited else ""
+            lines.append(
+                f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each"
+                f"{forfeited})"
+            )
+        if self.score is not None:
+            lines.append(f"Beside the model: {self.score_sentence()}.")
+        lines += [f"Warning: {text}." for text in self.public.get("warnings", ())]
+        if self.guarantee is not None:
+            lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
+        return "\n".join(lines)
+
+
+def noisy_score(kind: str, value: float, low: float, high: float, n: int) -> str:
+    """Say a score with what its noise leaves open; an error that was cut off at 0 is known from above only."""
+
+    def shown(value: float) -> str:
+        return f"{value:.1%}" if kind == "accuracy" else f"{value:.4g}"
+
+    on = f"on {n:,} held-out people"
+    if kind != "accuracy" and value == 0.0:
+        return f"{kind} of at most {shown(high)} {on} by its noise"
+    return f"{kind} {shown(value)} {on}, between {shown(low)} and {shown(high)} by its noise"
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON has words for; an infinity, for which it has none, becomes the string "infinity"."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinity" if value > 0.0 else str(value)
+    return value if isinstance(value, str | int | float | None) else repr(value)
+
+
+#: numbers of a report that may be infinite
+_MAY_BE_INFINITE = frozenset({"epsilon", "looseness", "rho", "mu", "spent_before", "spent_after"})
+
+
+def _restore(value: Any, key: str = "") -> Any:
+    """Undo :func:`_plain` where a number stands; a data set may be called "infinity"."""
+    if isinstance(value, dict):
+        return {name: _restore(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_restore(inner) for inner in value]
+    return math.inf if key in _MAY_BE_INFINITE and value == "infinity" else value

@@ -1,0 +1,16 @@
+"""Names of array types that are used everywhere."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["AnyArray", "BoolArray", "FloatArray", "IntArray"]
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+#: an array whose type depends on the user's data, such as class labels
+AnyArray: TypeAlias = NDArray[Any]

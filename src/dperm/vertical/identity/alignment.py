@@ -1,0 +1,313 @@
+"""Alignment: which people do all participants have, without showing anybody an identifier it does not have.
+
+Every participant multiplies its hashed identifiers by a secret factor, in a secret order; each list then passes every
+other participant, who multiplies by its own factor. Lists that carry all factors are equal where identifiers are, so
+whoever carries the messages finds the common ones, and tells each participant their places in its own list. See
+``alignment.proof.md`` for what each learns.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import unicodedata
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import DpermWarning, InvalidData, InvalidInput, ProtocolError, StateLost
+from dperm.privacy.ledger.scope import InnerScope
+from dperm.privacy.randomness import RandomSource
+from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.types import IntArray
+from dperm.vertical.identity.group import POINT_BYTES, Blinding
+from dperm.vertical.identity.keys import Identity
+from dperm.vertical.session.spec import PreparedRun, RunSpec
+from dperm.vertical.transport.wire import digest
+
+__all__ = ["ALIGN", "AlignCoordinator", "AlignParty", "AlignmentHandler", "People", "clean_identifiers"]
+
+ALIGN = "align"
+#: identifiers with fewer possible values than this can be tried one by one
+_GUESSABLE = 40.0
+
+
+def clean_identifiers(values: Sequence[Any], what: str = "the identifier column") -> list[bytes]:
+    """Return identifiers in one form, or say what is wrong with them; no identifier is shown.
+
+    Warns where they are so short that a participant could try all of them.
+    """
+    texts = [unicodedata.normalize("NFC", str(value)).strip() for value in values]
+    if not texts:
+        raise InvalidData(f"{what} is empty: there is nobody to align.")
+    missing = sum(text in ("", "nan", "None") for text in texts)
+    if missing:
+        raise InvalidData(f"{what} is missing for {missing} rows: remove these rows, or give them identifiers.")
+    twice = len(texts) - len(set(texts))
+    if twice:
+        raise InvalidData(f"{what} has {twice} repeated identifiers: keep one row per person.")
+    if _bits(texts) < _GUESSABLE:
+        warnings.warn(
+            f"{what} has few possible values (about 2^{_bits(texts):.0f}): a participant that departs from the "
+            "protocol could try them all and learn who is in this table; prefer long random identifiers.",
+            DpermWarning,
+            stacklevel=2,
+        )
+    return [text.encode() for text in texts]
+
+
+def _bits(texts: Sequence[str]) -> float:
+    """Rough upper bound on the bits in identifiers: of the characters that this table shows at each place.
+
+    What all have in common at either end (a prefix, a time zone) makes no guess harder.
+    """
+    rests = _without_prefix([text[::-1] for text in _without_prefix(texts)])
+    longest = max(map(len, rests))
+    return math.fsum(math.log2(len({rest[i : i + 1] for rest in rests})) for i in range(longest))
+
+
+def _without_prefix(texts: Sequence[str]) -> list[str]:
+    first, last = min(texts), max(texts)  # what these two share, all between them share
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return [text[shared:] for text in texts]
+
+
+def _statement(run: str, owner: str, hop: int, points: NDArray[np.uint8]) -> bytes:
+    content = digest(np.ascontiguousarray(points, np.uint8).tobytes())
+    return b"|".join((b"dperm alignment", run.encode(), owner.encode(), struct.pack("<I", hop), content))
+
+
+@dataclass(frozen=True)
+class People:
+    """A participant's identifiers in one form, and the digest of the column they were read from, row by row."""
+
+    identifiers: Sequence[bytes]
+    table: str
+
+
+class AlignParty:
+    """One participant's side: blind once, multiply every other list once, learn the places."""
+
+    calibrated: Any = None
+
+    def __init__(self, run: str, members: Sequence[str], identity: Identity, people: People) -> None:
+        self._run, self._members, self._identity = run, tuple(members), identity
+        self.n_rounds = len(self._members) + 1
+        self._identifiers = list(people.identifiers)
+        #: the table whose rows the places are; the order is written down for this table and no other
+        self.table = people.table
+        self._blinding = Blinding()
+        # a secret order: places in the list say nothing about places in the table
+        self._shuffled = np.argsort(RandomSource().words(len(self._identifiers)), kind="stable")
+        self._round = 0
+        self.order: IntArray | None = None
+
+    def answer(self, request: Message) -> Message:
+        me, m = self._members.index(self._identity.name), len(self._members)
+        if self._round == m:
+            return self._learn(request)
+        owner = self._members[(me - self._round) % m]
+        if request.kind != "multiply" or request.facts.get("owner") != owner:
+            raise ProtocolError("this list is not the next one to be multiplied; it was not answered.")
+        if self._round == 0:
+            points = self._blinding.first(self._identifiers[i] for i in self._shuffled)
+        else:
+            points = self._blinding.again(self._checked(request, owner))
+        self._round += 1
+        signature = self._identity.sign(_statement(self._run, owner, self._round, points))
+        return Message(
+            "multiplied",
+            {
+                "points": points,
+                "signature": np.frombuffer(signature, np.uint8),
+                "certificate": np.frombuffer(self._identity.certificate_der, np.uint8),
+            },
+        )
+
+    def _checked(self, request: Message, owner: str) -> NDArray[np.uint8]:
+        """Return a list only if the participant before this one signed it: the carrier cannot slip in guesses."""
+        try:
+            points, signature, certificate = (request.arrays[k] for k in ("points", "signature", "certificate"))
+        except KeyError:
+            raise ProtocolError("a list of blinded identifiers came without its signature.") from None
+        if points.dtype != np.uint8 or points.ndim != 2 or points.shape[1] != POINT_BYTES:
+            raise ProtocolError("a list of blinded identifiers has another form than agreed on.")
+        before = self._members[(self._members.index(self._identity.name) - 1) % len(self._members)]
+        said = _statement(self._run, owner, self._round, points)
+        self._identity.trust.check_signature(certificate.tobytes(), before, signature.tobytes(), said)
+        return points
+
+    def _learn(self, request: Message) -> Message:
+        places = request.arrays.get("places")
+        if request.kind != "common" or places is None or places.dtype != np.int64 or places.ndim != 1:
+            raise ProtocolError("the places of the common people are missing.")
+        if len(np.unique(places)) < len(places) or (places < 0).any() or (places >= len(self._shuffled)).any():
+            raise ProtocolError("the places of the common people are not places of this party's list.")
+        self.order = self._shuffled[places].astype(np.int64)
+        self._round += 1
+        return Message("learnt")
+
+    def state(self) -> Message:
+        table = np.frombuffer(self.table.encode(), np.uint8)
+        if self.order is not None:  # the secret has done its work, and is not kept
+            return Message("state", {"order": self.order, "table": table}, {"round": self._round})
+        arrays: dict[str, NDArray[Any]] = {
+            "table": table,
+            "secret": np.frombuffer(self._blinding.secret, np.uint8),
+            "shuffled": self._shuffled.astype(np.int64),
+        }
+        return Message("state", arrays, {"round": self._round})
+
+    def restore(self, state: Message) -> None:
+        if state.arrays["table"].tobytes().decode() != self.table:
+            raise StateLost(
+                f"the identifier column changed since alignment {self._run!r} began: restore the table, or start "
+                "another alignment; nothing was answered."
+            )
+        self.order = state.arrays.get("order")
+        self._round = int(state.facts["round"] or 0)
+        if self.order is not None:
+            return
+        self._blinding = Blinding(state.arrays["secret"].tobytes())
+        self._shuffled = state.arrays["shuffled"].copy()
+
+
+class AlignCoordinator:
+    """Carries the lists and compares them; takes part itself if the label holder's identifiers are given."""
+
+    calibrated: Any = None
+
+    def __init__(self, run: str, parties: Sequence[str], local: AlignParty | None, local_name: str = "") -> None:
+        self._parties = tuple(parties)
+        self._members = (*parties, local_name) if local is not None else self._parties
+        if len(self._members) < 2:
+            raise InvalidInput("alignment needs at least two participants with identifiers.")
+        self.local, self._local_name = local, local_name
+        self.n_rounds = len(self._members) + 1
+        self.round = 0
+        #: by owner: its list as it is now, and the signature of whoever multiplied it last
+        self._lists: dict[str, dict[str, NDArray[Any]]] = {}
+        self.n_common = 0
+
+    def requests(self) -> Mapping[str, Message]:
+        return {party: self._request(party) for party in self._parties}
+
+    def _request(self, member: str) -> Message:
+        if self.round == len(self._members):
+            return Message("common", {"places": self._places()[member]})
+        owner = self._members[(self._members.index(member) - self.round) % len(self._members)]
+        return Message("multiply", self._lists.get(owner, {}), {"owner": owner})
+
+    def _places(self) -> dict[str, IntArray]:
+        """Places of the common people in every owner's list, in one order that no participant chose."""
+        where = {
+            owner: {row.tobytes(): i for i, row in enumerate(parts["points"])} for owner, parts in self._lists.items()
+        }
+        common = sorted(set.intersection(*(set(places) for places in where.values())))
+        if not common:
+            raise InvalidInput(
+                "the participants have nobody in common: check that all write identifiers in the same form."
+            )
+        self.n_common = len(common)
+        return {
+            owner: np.fromiter((places[x] for x in common), np.int64, len(common)) for owner, places in where.items()
+        }
+
+    def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
+        answers = dict(replies)
+        if self.local is not None:
+            answers[self._local_name] = self.local.answer(self._request(self._local_name))
+        if self.round < len(self._members):
+            fresh = {}
+            for member, answer in answers.items():
+                owner = self._members[(self._members.index(member) - self.round) % len(self._members)]
+                points = answer.arrays.get("points")
+                before = self._lists.get(owner, {}).get("points")
+                if points is None or (before is not None and points.shape != before.shape):
+                    raise ProtocolError(f"{member} returned a list of another length than it was given.")
+                fresh[owner] = dict(answer.arrays)
+            self._lists = fresh
+        self.round += 1
+
+    def state(self) -> Message:
+        lists = {} if self.round >= self.n_rounds else self._lists
+        arrays = {f"{owner} {what}": array for owner, parts in lists.items() for what, array in parts.items()}
+        if self.local is not None:
+            arrays |= {f" {name}": array for name, array in self.local.state().arrays.items()}
+        return Message("state", arrays, {"round": self.round, "common": self.n_common})
+
+    def restore(self, state: Message) -> None:
+        self.round, self.n_common = int(state.facts["round"] or 0), int(state.facts["common"] or 0)
+        self._lists = {}
+        for name, array in state.arrays.items():
+            owner, _, what = name.rpartition(" ")
+            if owner:
+                self._lists.setdefault(owner, {})[what] = array
+        if self.local is not None:
+            mine = {name[1:]: array for name, array in state.arrays.items() if name.startswith(" ")}
+            self.local.restore(Message("state", mine, {"round": self.round}))
+
+    def result(self) -> IntArray | None:
+        """Return the label holder's own order, if it takes part."""
+        return None if self.local is None else self.local.order
+
+
+class AlignmentHandler:
+    """Either side of an alignment.
+
+    Parameters
+    ----------
+    identity : Identity
+        Who signs the lists.
+    people : People, optional
+        The participant's own; a coordinator without any only carries.
+    keep : callable
+        Takes the order, rows of the participant's own table in the common order, and the digest of that table.
+    party : bool
+        Whether this is a party rather than the coordinator.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        people: People | None,
+        keep: Callable[[IntArray, str], Any],
+        party: bool,
+    ) -> None:
+        self._identity, self._people, self._keep, self._party = identity, people, keep, party
+
+    def join(self, spec: RunSpec) -> Mapping[str, Fact]:
+        if self._people is None:
+            raise InvalidInput("this party's configuration names no identifier column: add `id` under [data].")
+        return {"n": len(self._people.identifiers)}
+
+    def check(self, spec: RunSpec) -> None:
+        """Any numbers of rows fit together."""
+
+    def prepare(self, spec: RunSpec) -> PreparedRun:
+        return PreparedRun()
+
+    def _own(self, spec: RunSpec) -> AlignParty | None:
+        if self._people is None:
+            return None
+        label_holder = spec.options.get("label_holder")
+        members = (*spec.parties, str(label_holder)) if label_holder else spec.parties
+        return AlignParty(spec.run, members, self._identity, self._people)
+
+    def program(self, spec: RunSpec, scope: InnerScope | None) -> Any:
+        if self._party:
+            return self._own(spec)
+        return AlignCoordinator(spec.run, spec.parties, self._own(spec), self._identity.name)
+
+    def finish_messages(self, spec: RunSpec, program: CoordinatorProgram) -> Mapping[str, Message]:
+        return dict.fromkeys(spec.parties, Message("finish"))
+
+    def finish(self, spec: RunSpec, program: PartyProgram | CoordinatorProgram, said: Message | None = None) -> Any:
+        own = program if isinstance(program, AlignParty) else cast(AlignCoordinator, program).local
+        if own is not None and own.order is not None:
+            self._keep(own.order, own.table)
+        return {"common": program.n_common} if isinstance(program, AlignCoordinator) else None

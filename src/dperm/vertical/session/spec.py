@@ -1,0 +1,151 @@
+"""The public description of a run: every participant sees it before it agrees, and it never changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dperm.errors import InvalidInput, ProtocolError
+from dperm.privacy.accounting.calibration import CalibratedPlan
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.ledger.scope import InnerScope
+from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.vertical.transport.envelope import checked_name
+
+__all__ = ["CoordinatorHandler", "PartyHandler", "PreparedRun", "RunSpec"]
+
+
+@dataclass(frozen=True, eq=False)
+class RunSpec:
+    """What will be computed, by whom, under which budget.
+
+    Attributes
+    ----------
+    run : str
+        Name of the run, different for every run.
+    method : str
+        What is computed.
+    parties : tuple of str
+        Everybody who is asked.
+    options : mapping
+        Public options of the method, as JSON knows them.
+    secure_sum : bool
+        Whether the parties mask what the coordinator only needs the total of.
+    facts : mapping of str to mapping
+        Public facts that each party declared when it joined; empty before.
+    """
+
+    run: str
+    method: str
+    parties: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    secure_sum: bool = False
+    facts: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checked_name(self.run, "the name of a run")
+        for party in self.parties:
+            checked_name(party, "the name of a party")
+        if not self.parties or len(set(self.parties)) < len(self.parties):
+            raise InvalidInput("a run needs at least one party, and each only once.")
+        if self.secure_sum and len(self.parties) < 2:
+            raise InvalidInput("a secure sum needs at least two parties: with one, its sum is its value.")
+
+    def with_facts(self, facts: Mapping[str, Mapping[str, Fact]]) -> RunSpec:
+        """Return the description with what the parties declared."""
+        return replace(self, facts={name: dict(facts[name]) for name in self.parties})
+
+    def without_facts(self) -> RunSpec:
+        """Return the description as it was before anybody joined."""
+        return replace(self, facts={})
+
+    def to_array(self) -> NDArray[np.uint8]:
+        """Return canonical bytes, as an array of a message."""
+        data = {
+            "run": self.run,
+            "method": self.method,
+            "parties": list(self.parties),
+            "options": dict(self.options),
+            "secure_sum": self.secure_sum,
+            "facts": {name: dict(facts) for name, facts in self.facts.items()},
+        }
+        return np.frombuffer(json.dumps(data, sort_keys=True, separators=(",", ":")).encode(), np.uint8)
+
+    def __eq__(self, other: object) -> bool:
+        # as it travels: a list and a tuple among the options are the same
+        return isinstance(other, RunSpec) and self.to_array().tobytes() == other.to_array().tobytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_array().tobytes())
+
+    @classmethod
+    def from_array(cls, array: NDArray[np.uint8]) -> RunSpec:
+        """Inverse of :meth:`to_array`."""
+        try:
+            data = json.loads(np.asarray(array, np.uint8).tobytes())
+            return cls(
+                run=data["run"],
+                method=str(data["method"]),
+                parties=tuple(data["parties"]),
+                options=dict(data["options"]),
+                secure_sum=bool(data["secure_sum"]),
+                facts={str(name): dict(facts) for name, facts in data["facts"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ProtocolError("the description of a run cannot be read.") from None
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """What a run will cost a participant; ``ledger`` and ``calibrated`` are None where nothing is released.
+
+    ``rows`` tells the table as it is read, in its order and units, from any other; it is kept with the run.
+    """
+
+    calibrated: CalibratedPlan | None = None
+    ledger: Ledger | None = None
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
+    fingerprint: str | None = None
+    unbounded: str | None = None
+    rows: str | None = None
+
+
+class PartyHandler(Protocol):
+    """A party's own data, policy and ledger: what it does when somebody asks."""
+
+    def join(self, spec: RunSpec) -> Mapping[str, Fact]:
+        """Agree to a run and return public facts, or raise."""
+
+    def prepare(self, spec: RunSpec) -> PreparedRun:
+        """Return what the run costs."""
+
+    def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
+        """Return the party's program."""
+
+    def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
+        """Keep what the party learnt and the coordinator's last words; may be called again after a crash."""
+
+
+class CoordinatorHandler(Protocol):
+    """The coordinator's own label holder, if it has one, and what it does with the result."""
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse facts that do not fit together, before anything is charged."""
+
+    def prepare(self, spec: RunSpec) -> PreparedRun:
+        """Return what the run costs the label holder."""
+
+    def program(self, spec: RunSpec, scope: InnerScope | None) -> CoordinatorProgram:
+        """Return the coordinator's program."""
+
+    def finish_messages(self, spec: RunSpec, program: CoordinatorProgram) -> Mapping[str, Message]:
+        """Return the last message to each party, of kind ``finish``."""
+
+    def finish(self, spec: RunSpec, program: CoordinatorProgram) -> Any:
+        """Keep and return what was learnt; may be called again after a crash."""

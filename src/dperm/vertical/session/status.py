@@ -1,0 +1,44 @@
+"""What is public about a run's progress, for whoever shows it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from dperm.vertical.session.party import START
+
+__all__ = ["PartyStatus", "RunStatus"]
+
+
+@dataclass
+class PartyStatus:
+    """What is public about one party's part in a run."""
+
+    connected: bool = False
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    #: when the question that is still open was asked
+    waiting_since: float | None = None
+    reconnects: int = 0
+
+
+@dataclass
+class RunStatus:
+    """What is public about a run's progress: nothing in it depends on data."""
+
+    run: str
+    method: str
+    step: int = 0
+    attempt: int = 0
+    n_rounds: int | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    state: str = "waiting for the parties"
+    parties: dict[str, PartyStatus] = field(default_factory=dict)
+    started: float = field(default_factory=time.time)
+    seconds_per_round: list[float] = field(default_factory=list)
+
+    @property
+    def round(self) -> int:
+        """Rounds of the method that are done."""
+        return max(0, self.step - START - 1)

@@ -1,0 +1,339 @@
+"""The one door: what is not planned does not pass, and nothing un-noised passes at all."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from dperm import Ledger
+from dperm.data.design.weights import BoxedWeights
+from dperm.data.holding.holder import DataHolder, Shared, TrustedDomain
+from dperm.data.holding.query import Query
+from dperm.errors import InvalidInput, PlanViolation
+from dperm.objective import Logistic, SmoothedHinge
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
+from dperm.privacy.randomness import RandomSource
+from dperm.queries import AtomScores, FirstMoment, FullGradient, GradientBlock, GradientCoordinate, PartialPredictions
+from dperm.testing.solvers import problem
+
+DOMAIN = TrustedDomain("clinics", ("north", "south"))
+
+
+class Evaluated(Exception):
+    """Raised by a query that must not be reached."""
+
+
+class Tripwire(FullGradient):
+    def evaluate(self, data):
+        raise Evaluated
+
+
+@dataclass(frozen=True, eq=False)
+class Holds(Query):
+    """A query that carries something."""
+
+    field: Any
+    name: ClassVar[str] = "gradient"
+    norm: ClassVar[str] = "l2"
+
+    def evaluate(self, data):
+        raise Evaluated
+
+    def zero_out_sensitivity(self, facts):
+        return 1.0
+
+    def bound(self, facts):
+        return 1.0
+
+    def size(self, facts):
+        return 1
+
+
+class HoldsAsAttribute(Holds):
+    def __init__(self, value):
+        object.__setattr__(self, "field", None)
+        object.__setattr__(self, "hidden", value)
+
+
+class Door:
+    """A holder with its plan of ``count`` gradients."""
+
+    def __init__(self, count=2, neighbours=Neighbours.REPLACE_ONE):
+        self.data = problem()
+        plan = Plan((PlannedRelease(FullGradient.name, "gaussian", count),))
+        self.calibrated = calibrate(plan, Budget(1.0, 1e-6))
+        self.ledger = Ledger(neighbours=neighbours)
+        self.scope = Scope(self.calibrated, self.ledger, neighbours, "test")
+        self.holder = DataHolder(self.data, self.scope, RandomSource(0), neighbours, DOMAIN)
+        self.mechanism = GaussianNoise(self.calibrated.noise_multiplier(FullGradient.name))
+        self.weights = np.zeros(self.data.facts.d)
+
+    def query(self, kind=FullGradient):
+        return kind(Logistic(), self.weights)
+
+
+@pytest.fixture
+def door():
+    return Door()
+
+
+def test_a_planned_release_passes_and_is_written_down(door):
+    value = door.holder.release(door.query(), door.mechanism)
+    assert value.shape == door.weights.shape
+    assert not np.array_equal(value, door.query().evaluate(door.data))
+    (line,) = door.holder.released
+    facts = door.data.facts
+    assert line.sensitivity == door.query().sensitivity(facts, Neighbours.REPLACE_ONE)
+    assert line.noise_scale >= line.sensitivity * door.mechanism.noise_multiplier
+    assert [record.query for record in door.scope.records] == ["gradient"]
+
+
+def test_zero_out_uses_half_the_sensitivity():
+    one, two = Door(neighbours=Neighbours.ZERO_OUT), Door()
+    for door in (one, two):
+        door.holder.release(door.query(), door.mechanism)
+    assert one.holder.released[0].sensitivity * 2 == two.holder.released[0].sensitivity
+
+
+@pytest.mark.parametrize("mechanism", [LaplaceNoise, NoisyMax])
+def test_a_sensitivity_in_the_wrong_norm_is_refused(door, mechanism):
+    with pytest.raises(InvalidInput, match=r"needs a sensitivity in l.*states it in l2"):
+        door.holder.release(door.query(Tripwire), mechanism(1.0))
+    with pytest.raises(InvalidInput, match="states it in linf"):
+        door.holder.release(AtomScores(Logistic(), door.weights), door.mechanism)
+    assert not door.scope.records
+
+
+def test_a_release_past_the_plan_is_refused_before_it_is_evaluated(door):
+    for _ in range(2):
+        door.holder.release(door.query(), door.mechanism)
+    with pytest.raises(PlanViolation, match="release 3 of 'gradient' was tried; 2 are planned"):
+        door.holder.release(door.query(Tripwire), door.mechanism)
+    assert len(door.holder.released) == 2
+
+
+def test_a_query_outside_the_plan_is_refused_before_it_is_evaluated(door):
+    query = GradientBlock(Logistic(), door.weights, None, (0,))
+    with pytest.raises(PlanViolation, match="the plan does not contain"):
+        door.holder.release(query, door.mechanism)
+    with pytest.raises(PlanViolation, match="the plan does not contain"):
+        door.holder.release(door.query(Tripwire), door.mechanism, group="another")
+
+
+def test_less_noise_than_planned_is_refused_before_it_is_evaluated(door):
+    for factor in (0.5, 1.0 - 1e-15, 2.0):
+        cheap = replace(door.mechanism, noise_multiplier=door.mechanism.noise_multiplier * factor)
+        with pytest.raises(PlanViolation, match="cost differs from the plan"):
+            door.holder.release(door.query(Tripwire), cheap)
+
+
+def test_another_replacement_ratio_is_another_event(door):
+    class Cheaper(Tripwire):
+        replacement_ratio = 1.0
+
+    with pytest.raises(PlanViolation, match="cost differs from the plan"):
+        door.holder.release(door.query(Cheaper), door.mechanism)
+
+
+def test_nothing_passes_after_the_end(door):
+    with door.scope:
+        door.holder.release(door.query(), door.mechanism)
+    with pytest.raises(PlanViolation, match="after the fit had been settled"):
+        door.holder.release(door.query(Tripwire), door.mechanism)
+    assert [record.forfeited for record in door.scope.records] == [False, True]
+
+
+def test_a_planned_release_that_fails_stays_charged(door):
+    with pytest.raises(Evaluated), door.scope:
+        door.holder.release(door.query(Tripwire), door.mechanism)
+    assert len(door.scope.records) == 2
+    assert door.ledger.spent().n_fits == 1
+
+
+def test_bad_queries_are_refused_before_the_charge(door):
+    with pytest.raises(InvalidInput, match="needs a Query"):
+        door.holder.release(lambda data: data.target, door.mechanism)
+    with pytest.raises(InvalidInput, match="weights must have shape"):
+        door.holder.release(Tripwire(Logistic(), np.zeros(99)), door.mechanism)
+    with pytest.raises(InvalidInput, match="weights must be finite"):
+        door.holder.release(Tripwire(Logistic(), np.full_like(door.weights, np.nan)), door.mechanism)
+    with pytest.raises(InvalidInput, match="outside a design"):
+        door.holder.release(GradientBlock(Logistic(), door.weights, None, (99,)), door.mechanism, group="gradient")
+    assert not door.scope.records
+
+
+def test_queries_of_one_family_share_their_numbers_and_others_do_not(door):
+    d = len(door.weights)
+    boxed = BoxedWeights(np.zeros(d), 8.0)
+
+    class Halved(GradientBlock):
+        def zero_out_sensitivity(self, facts):
+            return 0.5 * super().zero_out_sensitivity(facts)
+
+    def blocks(cls):
+        return [
+            cls(loss, weights, clip, columns)
+            for loss in (Logistic(), SmoothedHinge(0.5), SmoothedHinge(2.0))
+            for weights in (boxed, boxed.moved(0, 3.0), door.weights)
+            for clip in (None, 0.1, 0.2)
+            for columns in ((0,), (1,), (0, 1))
+        ]
+
+    seen = {}
+    for query in [*blocks(GradientBlock), *blocks(Halved), GradientCoordinate(Logistic(), boxed, None, (0,))]:
+        released, bound, event = door.holder._public_numbers(query, door.mechanism, None)
+        assert released.sensitivity == query.sensitivity(door.holder.facts, door.holder.neighbours)
+        assert released.size == query.size(door.holder.facts)
+        assert released.query == query.name
+        assert bound == query.bound(door.holder.facts)
+        assert event == door.mechanism.event(query.replacement_ratio)
+        if query.family is not None:
+            assert seen.setdefault(query.family, released) is released
+    assert len(seen) == 3 * 3 * 2
+    assert all(query.family is None for query in blocks(Halved))
+
+
+def test_a_shared_value_is_refused_also_in_a_query_of_a_known_family(door):
+    query = GradientBlock(Logistic(), BoxedWeights(np.zeros(len(door.weights)), 8.0), None, (0,))
+    door.holder._public_numbers(query, door.mechanism, "gradient")
+    object.__setattr__(query, "note", Shared(np.zeros(3), TrustedDomain("a", ("b",)), "c"))
+    with pytest.raises(PlanViolation, match="a shared value is neither"):
+        door.holder.release(query, door.mechanism, group="gradient")
+    assert not door.scope.records
+
+
+def test_a_holder_cannot_be_pickled_or_copied(door):
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            attempt(door.holder)
+
+
+def test_texts_show_no_data(door):
+    target = door.data.target
+    for text in (repr(door.holder), str(door.holder), repr(door.data), repr(door.data.design)):
+        assert "array" not in text
+        assert repr(target[:3])[6:12] not in text
+
+
+# ------------------------------------------------------------------------------------------ values that are shared
+@pytest.fixture
+def shared(door):
+    return door.holder.share(PartialPredictions(door.weights), DOMAIN)
+
+
+def test_sharing_is_logged_and_stays_inside(door, shared):
+    assert door.holder.shared == [("partial predictions", "clinics")]
+    assert shared.reveal_inside(TrustedDomain("clinics", ("north", "south"))).shape == (door.data.facts.n,)
+    for stranger in (TrustedDomain("press", ("a",)), TrustedDomain("clinics", ("north", "south", "press"))):
+        with pytest.raises(PlanViolation, match="asked for in"):
+            shared.reveal_inside(stranger)
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        np.asarray,
+        np.array,
+        float,
+        int,
+        list,
+        len,
+        bytes,
+        pickle.dumps,
+        copy.copy,
+        copy.deepcopy,
+        lambda s: s + 1,
+        lambda s: s[0],
+        lambda s: np.add(s, 1.0),
+        lambda s: np.sum(s),
+        lambda s: s @ np.ones(60),
+        lambda s: memoryview(s),
+        vars,
+    ],
+)
+def test_a_shared_value_cannot_be_converted(shared, attempt):
+    with pytest.raises((TypeError, ValueError)):
+        attempt(shared)
+
+
+def test_its_text_shows_who_may_see_it_only(shared):
+    assert repr(shared) == "Shared(query='partial predictions', domain='clinics')"
+    assert f"{shared}" == repr(shared)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda s: s,
+        lambda s: (1, s),
+        lambda s: [[s]],
+        lambda s: {"x": s},
+        lambda s: {s: 1},
+        lambda s: frozenset([s]),
+        lambda s: np.array([None, s], dtype=object),
+    ],
+)
+@pytest.mark.parametrize("kind", [Holds, HoldsAsAttribute])
+def test_a_query_cannot_carry_a_shared_value(door, shared, wrap, kind):
+    holding = np.empty(2, object)
+    holding[1] = shared
+    value = holding if wrap(None).__class__ is np.ndarray else wrap(shared)
+    for way in (lambda q: door.holder.release(q, door.mechanism), lambda q: door.holder.share(q, DOMAIN)):
+        with pytest.raises(PlanViolation, match="a shared value is neither"):
+            way(kind(value))
+    assert not door.scope.records
+
+
+def test_a_shared_value_or_a_person_cannot_be_released(door, shared):
+    with pytest.raises(InvalidInput, match="needs a Query, not Shared"):
+        door.holder.release(shared, door.mechanism)
+    with pytest.raises(InvalidInput):
+        door.holder.release(PartialPredictions(door.weights), door.mechanism)
+    with pytest.raises(InvalidInput, match="partial predictions have no release"):
+        PartialPredictions(door.weights).sensitivity(door.data.facts, Neighbours.ZERO_OUT)
+    with pytest.raises(InvalidInput, match="partial predictions have no release"):
+        PartialPredictions(door.weights).bound(door.data.facts)
+    with pytest.raises(TypeError):
+        door.mechanism.apply(shared, 1.0, 1.0, RandomSource(0))
+    assert not door.scope.records
+
+
+def test_moments_are_not_in_this_plan(door):
+    with pytest.raises(PlanViolation):
+        door.holder.release(FirstMoment(), door.mechanism)
+    assert isinstance(door.holder.share(FirstMoment(), DOMAIN), Shared)
+
+
+def test_seeded_noise_is_refused_where_the_books_bind(tmp_path):
+    plan = calibrate(Plan((PlannedRelease(FirstMoment.name, "gaussian", 1),)), Budget(1.0, 1e-6))
+    data = problem()
+    capped = Ledger(dataset="people")
+    capped.set_cap(Budget(5.0, 1e-5))
+    for ledger in (capped, Ledger(tmp_path / "books.db", dataset="people")):
+        scope = Scope(plan, ledger, Neighbours.REPLACE_ONE, "a seeded fit")
+        with pytest.raises(PlanViolation, match="seeded"):
+            DataHolder(data, scope, RandomSource(insecure_seed=1), Neighbours.REPLACE_ONE)
+
+
+def test_holder_and_scope_must_agree_on_neighbours():
+    plan = calibrate(Plan((PlannedRelease(FirstMoment.name, "gaussian", 1),)), Budget(1.0, 1e-6))
+    scope = Scope(plan, Ledger(), Neighbours.REPLACE_ONE, "a fit")
+    with pytest.raises(PlanViolation, match="same neighbours"):
+        DataHolder(problem(), scope, RandomSource(), Neighbours.ZERO_OUT)
+
+
+def test_nothing_is_shared_without_a_declared_domain():
+    plan = calibrate(Plan((PlannedRelease(FirstMoment.name, "gaussian", 1),)), Budget(1.0, 1e-6))
+    scope = Scope(plan, Ledger(), Neighbours.ZERO_OUT, "a fit")
+    holder = DataHolder(problem(), scope, RandomSource(), Neighbours.ZERO_OUT)
+    with pytest.raises(PlanViolation, match="no such trusted domain"):
+        holder.share(FirstMoment(), DOMAIN)

@@ -1,0 +1,66 @@
+"""A reservation is resumed by one scope at a time, in its own ledger, with the count of what was released."""
+
+from __future__ import annotations
+
+import pytest
+
+from dperm.errors import LedgerError, PlanViolation
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.ledger.scope import Scope
+
+PLAN = calibrate(Plan((PlannedRelease("q", "gaussian", 2),)), Budget(1.0, 1e-6))
+EVENT = PLAN.plan.releases[0].event(PLAN.scale)
+REPLACE_ONE = Neighbours.REPLACE_ONE
+
+
+def _resumed(ledger, made, **how):
+    return Scope(PLAN, ledger, REPLACE_ONE, "fit", resumed=made, **how)
+
+
+def test_a_reservation_goes_on_where_it_was():
+    ledger = Ledger()
+    first = Scope(PLAN, ledger, REPLACE_ONE, "fit")
+    first.charge("q", EVENT)
+    first.let_go()
+    with pytest.raises(PlanViolation, match="after the fit had been settled"):
+        first.charge("q", EVENT)
+    first.settle()  # writes nothing: it is another's now
+    second = _resumed(ledger, first.reservation, used=first.used)
+    second.charge("q", EVENT)
+    with pytest.raises(PlanViolation, match="release 3 of 'q'"):
+        second.charge("q", EVENT)
+    second.settle()
+    spent = ledger.spent()
+    assert (spent.n_fits, spent.reserved_unsettled) == (1, 0)
+
+
+def test_one_in_use_settled_or_of_another_ledger_is_refused():
+    ledger = Ledger()
+    scope = Scope(PLAN, ledger, REPLACE_ONE, "fit")
+    scope.charge("q", EVENT)
+    with pytest.raises(PlanViolation, match="in use"):
+        _resumed(ledger, scope.reservation, used={})
+    with pytest.raises(LedgerError, match="has no reservation"):
+        _resumed(Ledger(), scope.reservation, used={"q": 1})
+    scope.let_go()
+    with pytest.raises(PlanViolation, match="without saying how many"):
+        _resumed(ledger, scope.reservation)
+    with pytest.raises(PlanViolation, match="3 releases of 'q' were made before"):
+        _resumed(ledger, scope.reservation, used={"q": 3})
+    again = _resumed(ledger, scope.reservation, used={"q": 1})
+    with pytest.raises(PlanViolation, match="in use"):
+        _resumed(ledger, scope.reservation, used={"q": 1})
+    again.settle()
+    with pytest.raises(LedgerError, match="settled already"):
+        _resumed(ledger, scope.reservation, used={"q": 1})
+
+
+def test_a_scope_that_is_gone_with_its_fit_is_not_in_use():
+    ledger = Ledger()
+    scope = Scope(PLAN, ledger, REPLACE_ONE, "fit")
+    made = scope.reservation
+    del scope
+    _resumed(ledger, made, used={}).settle()

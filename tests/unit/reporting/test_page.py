@@ -1,0 +1,279 @@
+"""The report page: all that a privacy officer needs, escaped, without scripts, well formed."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+import unicodedata
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from scipy.special import ndtr
+
+from dperm.atomic_files import write_atomically
+from dperm.errors import InvalidInput
+from dperm.privacy.accounting import gdp
+from dperm.privacy.accounting.events import Composed, Gaussian, Repeat
+from dperm.privacy.accounting.guarantee import Accounting, Guarantee
+from dperm.privacy.accounting.posterior import passed_by_gaussian
+from dperm.reporting.figures import Part, Series, bar_of_parts, line_chart
+from dperm.reporting.page import report_page
+from dperm.reporting.report import PrivacyReport, ReleaseLine
+
+HOSTILE = '<script>alert("x")</script>&\'"'
+EMPTY = {"meta", "line", "path", "rect", "circle", "br"}
+
+
+def report_with(epsilon_noise=40.0, **changes):
+    planned = Accounting.of(Composed((Repeat(Gaussian(epsilon_noise), 60),)), 1e-6)
+    guarantee = Guarantee(planned.epsilon, 1e-6, "replace-one", assumptions=(f"names such as {HOSTILE} are public",))
+    made = PrivacyReport(
+        planned=planned,
+        guarantee=guarantee,
+        releases=(ReleaseLine(f"gradient {HOSTILE}", "gaussian", 60, 2, epsilon_noise, 1.0, epsilon_noise, 11),),
+        public={"records": 3000, "features": 10, "solver": "gradient", "bounds": "declared", "classes": 2},
+        arithmetic="exact",
+        randomness="AES",
+        ledger={
+            "dataset": HOSTILE,
+            "spent_before": 1.0,
+            "spent_after": 1.4,
+            "delta": 1e-6,
+            "n_fits": 2,
+            "cap": 5.0,
+            "used_before": 0.1,
+            "used_after": 0.2,
+            "room_for_epsilon": 4.0,
+            "head": "ab" * 32,
+        },
+        version="1",
+    )
+    return replace(made, **changes)
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed in order, and collects what is asked for."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.words = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_names_are_escaped_and_nothing_is_loaded_or_run():
+    page = Page(report_page(report_with(), title=HOSTILE, model=HOSTILE, weights=[(HOSTILE, 1.0)]))
+    assert "script" not in page.tags
+    assert not {"img", "iframe", "link", "object", "form"} & set(page.tags)
+    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("src", "href")]
+    assert HOSTILE in "".join(page.words)
+
+
+def test_it_has_every_part_and_says_it_to_those_who_listen():
+    text = report_page(report_with())
+    page = Page(text)
+    assert page.tags.count("h1") == 1
+    for heading in (
+        "What it means",
+        "Epsilon and delta",
+        "What was released",
+        "assumed to be public",
+        "Budget",
+        "not cov",
+    ):
+        assert heading in text
+    assert ("lang", "en") in page.attributes
+    assert page.tags.count("svg") == page.tags.count("desc") == 2
+    assert "2 unused" in text
+    assert "20% of its cap of epsilon 5" in text
+    assert "prefers-color-scheme:dark" in text
+    assert text == report_page(report_with())  # the same report gives the same bytes
+
+
+@pytest.mark.parametrize(("noise", "says"), [(80.0, "almost the same"), (20.0, "is limited."), (5.0, "but weakly")])
+def test_the_verdict_does_not_praise_a_large_epsilon(noise, says):
+    assert says in report_page(report_with(noise))
+
+
+def test_without_a_guarantee_it_says_so_first():
+    text = report_page(report_with(guarantee=None, reason="insecure_seed makes the noise reproducible."))
+    assert "No guarantee." in text
+    assert "What it means" not in text
+
+
+def test_an_unbounded_ledger_and_one_without_a_cap():
+    ledger = report_with().ledger
+    assert "without a finite guarantee" in report_page(report_with(ledger={**ledger, "spent_after": math.inf}))
+    assert "no cap is set" in report_page(report_with(ledger={**ledger, "cap": None}))
+    assert "<h2>Budget" not in report_page(report_with(ledger={}))
+
+
+def test_figures_stay_inside_their_frame():
+    chart = line_chart(
+        [Series("a", ((0.01, 1e-7), (10.0, 3.0))), Series("b", ((0.01, 1e-6), (10.0, 30.0)))],
+        title="t",
+        x_label="x",
+        y_label="y",
+        log_x=True,
+        log_y=True,
+        mark=(1.0, 1.0, "here"),
+        alone=True,
+    )
+    page = Page(chart)
+    numbers = [float(value) for name, value in page.attributes if name in ("x", "x1", "x2", "cx")]
+    assert all(0 <= number <= 640 for number in numbers)
+    Page(bar_of_parts([Part("a", 0.25), Part("b", 0.75, "rest")], title="t"))
+    Page(line_chart([Series("flat", ((0.0, 0.0), (1.0, 0.0)))], title="t", x_label="x", y_label="y"))
+
+
+def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path, monkeypatch):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(InvalidInput, match="it is a folder; give the name of a file"):
+        write_atomically(tmp_path / "taken", "text")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("busy")))
+    with pytest.raises(OSError, match="busy"):
+        write_atomically(tmp_path / "free", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_private_file_is_for_its_owner_alone(tmp_path):
+    assert stat.S_IMODE(write_atomically(tmp_path / "a", "text", private=True).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("epsilon", [20.5, 699.0, 1e9])
+def test_an_epsilon_that_protects_nobody_is_called_so(epsilon):
+    guarantee = Guarantee(epsilon, 1e-6, "replace-one")
+    assert f"Epsilon {epsilon:.4g}: in practice no protection." in guarantee.sentence()
+    assert "at most" not in guarantee.sentence()
+    page = report_page(replace(report_with(), guarantee=guarantee))
+    assert "in practice not limited" in page
+    assert "raise that suspicion" not in page
+    assert "at most" in Guarantee(20.0, 1e-6, "replace-one").sentence()
+
+
+def test_what_a_fit_warned_of_is_on_the_page_and_in_the_summary():
+    report = report_with(public={"warnings": [f"noise rules {HOSTILE}"]})
+    assert "What to expect" in report_page(report)
+    assert HOSTILE not in report_page(report)
+    assert "Warning: noise rules" in report.summary()
+    assert "What to expect" not in report_page(report_with())
+
+
+def cells(page):
+    """Texts of the table cells of a page, tags left out, by row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", page)
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
+
+
+def test_a_suspicion_grows_by_the_odds_and_passes_them_more_often_than_delta():
+    report = report_with(1.0 / gdp.mu_of(1.0, 1e-6) * math.sqrt(60))  # epsilon 1 by Gaussian releases
+    text = report_page(report)
+    assert "from 1% to at most 2.7%; from 10% to at most 23.2%; from 50% to at most 73.1%." in text
+    (said,) = re.findall(r"With a probability of at most ([\d.e-]+) it is raised further", text)
+    tail = ndtr(-report.guarantee.epsilon / report.planned.mu + report.planned.mu / 2.0)
+    assert float(said) == pytest.approx(passed_by_gaussian(report.planned.mu, report.guarantee.epsilon), rel=0.05)
+    assert float(said) > tail > 15 * report.guarantee.delta
+    pure = replace(report, guarantee=replace(report.guarantee, delta=0.0))
+    assert "raised further" not in report_page(pure)
+
+
+def test_noise_is_a_multiple_of_what_one_person_can_change():
+    line = ReleaseLine("gradient", "gaussian", 60, 0, 40.0, 2.5, 100.0, 11)
+    other = replace(line, query="moment", count=240, noise_multiplier=80.0, noise_scale=None, size=None)
+    rows = cells(report_page(report_with(releases=(line, other))))
+    assert ["gradient", "60", "11", "Gaussian", "40", "100", "50%"] in rows
+    assert ["moment", "240", "", "Gaussian", "80", "", "50%"] in rows
+
+
+def shares(report):
+    figure = report_page(report).partition("Shares of the cap")[2]
+    return dict(re.findall(r">([a-z ]+): (\d+%)</text>", figure))
+
+
+def test_the_bar_of_the_budget_tells_this_fit_from_earlier_ones():
+    report = report_with()
+    assert shares(report) == {"earlier uses": "10%", "this fit": "10%", "left": "80%"}
+    first = {**report.ledger, "used_before": 0.0, "n_fits": 1}
+    assert shares(report_with(ledger=first)) == {"this fit": "20%", "left": "80%"}
+    recognised = {**report.ledger, "used_before": None}  # charged where its rows are known: no figure before
+    assert shares(report_with(ledger=recognised)) == {"all uses together": "20%", "left": "80%"}
+    assert "this fit and its score" in shares(report_with(score=SCORE))
+
+
+SCORE = {
+    "kind": "accuracy",
+    "value": 0.815,
+    "low": 0.79,
+    "high": 0.84,
+    "n": 600,
+    "epsilon": 0.5,
+    "delta": 1e-6,
+    "epsilon_together": 1.25,
+}
+
+
+def test_what_was_released_beside_the_model_is_said():
+    text = report_page(report_with())
+    assert "Nothing else left the data" not in text
+    assert "made of these noisy numbers and of public facts, and of nothing else." in text
+    assert "Beside it" not in text
+    text = report_page(report_with(score=SCORE))
+    assert "accuracy 81.5% on 600 held-out people, between 79.0% and 84.0% by its noise, for epsilon 0.5" in text
+    assert "<dt>epsilon with its score</dt><dd>1.25</dd>" in text
+    error = report_with(score={**SCORE, "kind": "root mean squared error"})
+    assert "root mean squared error 0.815" in report_page(error)
+    assert "Beside the model: root mean squared error" in error.summary()
+
+
+def test_names_that_turn_text_around_are_spelt_out():
+    name = "good\u202edab\u2066\n\u0301"
+    page = report_page(
+        report_with(ledger={**report_with().ledger, "dataset": name}),
+        title=name,
+        model=name,
+        weights=[(name, 1.0)],
+        declared=[(name, name)],
+    )
+    assert not [one for one in page if unicodedata.category(one) in ("Cf", "Cc") and one != "\n"]
+    assert page.count("<bdi>good\\u202edab\\u2066\\n\u0301</bdi>") == 4
+
+
+def test_columns_are_counted_and_what_is_declared_is_shown():
+    declared = [("state (target)", "ill, well"), *((f"x{k}", f"0 to {k}") for k in range(99))]
+    page = report_page(report_with(), columns=5, declared=declared)
+    assert "<dt>columns</dt><dd>5 (10 encoded)</dd>" in page
+    assert "<dt>columns</dt><dd>10</dd>" in report_page(report_with(), columns=10)
+    rows = cells(page)
+    assert ["state (target)", "ill, well"] in rows
+    assert ["x6", "0 to 6"] in rows
+    assert ["x7", "0 to 7"] not in rows
+    assert "And 92 more, in the model file." in page
+    assert "declared; values outside" in page
+    assert "bought with part" in report_page(report_with(public={"bounds": "bought"}), declared=declared[1:3])
+
+
+def test_what_was_seen_is_said_alike_in_the_verdict_and_in_what_it_means():
+    report = report_with()
+    assert "Seeing the model can raise that suspicion" in report_page(report)
+    page = report_page(replace(report, guarantee=replace(report.guarantee, view="transcript")))
+    assert "Seeing every message of the run can raise that suspicion" in page
+    assert "Seeing the model" not in page

@@ -1,0 +1,397 @@
+"""The session: what is answered, answered again, and refused; nothing is lost, nothing is spent twice."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+from dperm.errors import BudgetRefused, InvalidInput, PeerRefused, RunError, StateLost
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.events import Gaussian
+from dperm.privacy.ledger import Ledger
+from dperm.vertical.methods.connection_test import ConnectionTestHandler
+from dperm.vertical.session.run_folder import Record, RunFolder
+from dperm.vertical.session.spec import PreparedRun, RunSpec
+from dperm.vertical.transport.envelope import REFUSAL, Envelope, error_of
+
+PLAN = calibrate(Plan((PlannedRelease("made up", "gaussian", 4),)), Budget(1.0, 1e-6))
+
+
+class ChargedHandler(ConnectionTestHandler):
+    """A rehearsal that is charged like a training run: one release per round."""
+
+    def __init__(self, name, ledger):
+        super().__init__(name)
+        self.ledger = ledger
+
+    def prepare(self, spec):
+        return PreparedRun(PLAN, self.ledger)
+
+    def program(self, spec, scope):
+        program = super().program(spec, scope)
+        if self._name:
+            answer = program.answer
+            event = Gaussian(PLAN.noise_multiplier("made up"))
+
+            def charged(request):
+                scope.charge("made up", event)
+                return answer(request)
+
+            program.answer = charged
+        return program
+
+
+def _books(folder):
+    names = ("", "org-a", "org-b", "org-c")
+    return {name: Ledger(folder / f"{name or 'lab'}.db", dataset="people") for name in names}
+
+
+def _recorder(seen):
+    """Keep every request that reaches a party."""
+
+    def wrap(name, handler):
+        def handle(data):
+            seen.setdefault(name, []).append(bytes(data))
+            return handler(data)
+
+        return handle
+
+    return wrap
+
+
+@pytest.mark.parametrize("secure_sum", [False, True])
+def test_masks_do_not_change_the_result(stage, secure_sum):
+    plain, masked = stage(secure_sum=False), stage(secure_sum=secure_sum)
+    assert plain.coordinate() == masked.coordinate()
+
+
+def test_a_repeated_request_is_answered_with_the_same_bytes_also_after_a_restart(stage):
+    s, seen = stage(), {}
+    s.coordinate(s.transport(_recorder(seen)))
+    last = seen["org-a"][-1]
+    first = s.sessions["org-a"].handle(last)
+    s.start("org-a")
+    assert s.sessions["org-a"].handle(last) == first
+    assert Envelope.decode(first).kind != REFUSAL
+
+
+def test_replayed_and_reordered_requests_are_refused(stage):
+    s, seen = stage(), {}
+    s.coordinate(s.transport(_recorder(seen)))
+    party = s.sessions["org-b"]
+    for request in seen["org-b"][:-1]:
+        answer = Envelope.decode(party.handle(request))
+        assert answer.kind == REFUSAL
+        assert "long ago" in str(error_of(answer))
+    other = stage()
+    ahead = other.sessions["org-b"]
+    ahead.handle(seen["org-b"][0])
+    skipped = Envelope.decode(ahead.handle(seen["org-b"][3]))
+    assert "is not next" in str(error_of(skipped))
+    foreign = Envelope.decode(s.sessions["org-c"].handle(seen["org-b"][-1]))
+    assert "reached org-c" in str(error_of(foreign))
+
+
+def test_a_second_question_for_an_answered_step_is_refused(stage):
+    """Otherwise two noisy answers to one release could be had."""
+    s, seen = stage(), {}
+    s.coordinate(s.transport(_recorder(seen)))
+    party = s.sessions["org-a"]
+    asked = Envelope.decode(seen["org-a"][-1])
+    other = Envelope(asked.kind, asked.run, asked.party, asked.step, 0, asked.state, bytes(asked.payload) + b"x")
+    assert other.content != asked.content
+    assert "another content" in str(error_of(Envelope.decode(party.handle(other.encode()))))
+
+
+def test_a_folder_restored_from_a_copy_is_noticed(stage, tmp_path):
+    s, copied = stage(rounds=6), tmp_path / "copy"
+    saved = threading.Event()
+
+    def wrap(name, handler):
+        def handle(data):
+            step = Envelope.decode(data).step
+            if name == "org-a" and step == 3 and not saved.is_set():
+                shutil.copytree(s.root / "org-a", copied)
+                saved.set()
+            if name == "org-a" and step == 6:
+                s.sessions["org-a"].close()
+                shutil.rmtree(s.root / "org-a")
+                shutil.copytree(copied, s.root / "org-a")
+                s.start("org-a")
+            return handler(data)
+
+        return handle
+
+    with pytest.raises(PeerRefused, match="is not next after step 2"):
+        s.coordinate(s.transport(wrap))
+
+
+@pytest.mark.parametrize("step", [1, 2, 4])
+def test_a_wiped_disk_is_said_clearly(stage, step):
+    s = stage()
+
+    def wrap(name, handler):
+        def handle(data):
+            if name == "org-a" and Envelope.decode(data).step == step:
+                s.sessions["org-a"].close()
+                shutil.rmtree(s.root / "org-a")
+                s.start("org-a")
+            return handler(data)
+
+        return handle
+
+    with pytest.raises(PeerRefused, match=r"no record of run 'trial-1'.*restore its folder"):
+        s.coordinate(s.transport(wrap))
+
+
+def _spoil(path):
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_record_that_was_cut_off_gives_way_to_the_one_before(tmp_path):
+    folder = RunFolder(tmp_path, "r").open()
+    assert folder.load() is None
+    for k in range(5):
+        folder.save(Record({"k": k}, {"b": bytes(1000 - 100 * k)}))
+        assert folder.load().facts["k"] == k
+        assert len(folder.load().blobs["b"]) == 1000 - 100 * k
+    with pytest.raises(InvalidInput, match="another process"):
+        RunFolder(tmp_path, "r").open()
+    folder.close()
+    again = RunFolder(tmp_path, "r").open()
+    again.save(Record({"k": 5}, {}))
+    _spoil(again.path / "record.0")
+    assert again.load().facts["k"] == 4
+    again.save(Record({"k": 6}, {}))
+    assert again.load().facts["k"] == 6
+    for name in ("record.0", "record.1"):
+        _spoil(again.path / name)
+    with pytest.raises(StateLost, match="damaged"):
+        again.load()
+    again.close()
+
+
+class Crash(BaseException):
+    """Stands for a process that dies."""
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_the_coordinator_resumes_after_dying_at_any_step(stage, at):
+    undisturbed = stage().coordinate()
+    s = stage()
+    count = [0]
+
+    class Dying:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def collect(self, timeout):
+            event = self.inner.collect(timeout)
+            count[0] += event is not None
+            if count[0] == 3 * at + 2:  # between two replies of one step
+                raise Crash
+            return event
+
+    with pytest.raises(Crash):
+        s.coordinate(Dying(s.transport()))
+    s.start()  # the parties were restarted as well
+    assert s.coordinate() == undisturbed
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("step", [0, 1, 2, 3, 6, 7])
+def test_a_party_resumes_after_dying_before_or_after_it_stored_its_reply(stage, step, moment, monkeypatch):
+    undisturbed = stage().coordinate()
+    s, died = stage(), []
+    save = RunFolder.save
+
+    def dying_save(self, record, **how):
+        mine = self.path.parent.name == "org-b" and record.facts["step"] == step and not died
+        if mine:
+            died.append(moment)
+        if mine and moment == "before":
+            raise Crash
+        save(self, record, **how)
+        if mine:
+            raise Crash
+
+    monkeypatch.setattr(RunFolder, "save", dying_save)
+
+    def wrap(name, handler):
+        def handle(data):
+            try:
+                return handler(data)
+            except Crash:
+                s.start(name)  # the process is started again and asked again
+                return s.sessions[name].handle(data)
+
+        return handle
+
+    assert s.coordinate(s.transport(wrap)) == undisturbed
+    assert died
+
+
+def test_the_whole_plan_is_reserved_once_and_settled_once_whatever_dies(stage, tmp_path, monkeypatch):
+    books = _books(tmp_path)
+    s, died = stage(handler=lambda name: ChargedHandler(name, books[name])), set()
+    save = RunFolder.save
+
+    def dying_save(self, record, **how):
+        key = (self.path.parent.name, record.facts["step"])
+        fresh = key[0] != "lab" and key not in died
+        died.add(key)
+        if fresh and record.facts["step"] % 2 == 0:
+            save(self, record, **how)
+        if fresh:
+            raise Crash
+        save(self, record, **how)
+
+    monkeypatch.setattr(RunFolder, "save", dying_save)
+
+    def wrap(name, handler):
+        def handle(data):
+            while True:
+                try:
+                    return handler(data)
+                except Crash:
+                    s.start(name)
+
+        return handle
+
+    s.coordinate(s.transport(wrap))
+    for ledger in books.values():
+        kinds = [entry["kind"] for entry in ledger.entries()]
+        assert kinds.count("reserve") == kinds.count("settle") == 1
+        assert ledger.spent().reserved_unsettled == 0
+    made = [e for e in books["org-a"].entries() if e["kind"] == "release"]
+    assert [(e["count"], e["forfeited"]) for e in made] == [(4, False)]
+
+
+def test_a_run_that_the_ledger_knows_is_not_begun_again_without_its_folder(stage, tmp_path):
+    books = _books(tmp_path)
+    s = stage(handler=lambda name: ChargedHandler(name, books[name]))
+    s.coordinate()
+    s.stop()
+    for name in ("lab", "org-a", "org-b", "org-c"):
+        shutil.rmtree(s.root / name)
+    s.start()
+    with pytest.raises(StateLost, match="has charged run 'trial-1' before"):
+        s.coordinate()  # the label holder's own ledger knows it
+    shutil.rmtree(s.root / "lab")
+    books[""] = Ledger(tmp_path / "fresh.db", dataset="people")
+    with pytest.raises(PeerRefused, match=r"its record|record of it is gone|restore"):
+        s.coordinate()
+
+
+def test_a_cap_refuses_before_anything_is_answered(stage, tmp_path):
+    books = _books(tmp_path)
+    books["org-c"].set_cap(Budget(0.5, 1e-6))
+    s = stage(handler=lambda name: ChargedHandler(name, books[name]))
+    with pytest.raises(BudgetRefused, match=r"org-c refused step 1.*cap") as refused:
+        s.coordinate()
+    assert refused.value.exit_code == 3
+    assert isinstance(s.sessions["org-c"].refused["trial-1"], BudgetRefused)
+    assert [e["kind"] for e in books["org-c"].entries()] == ["created", "cap"]
+    # and nobody else is charged for a run that cannot be
+    assert all([e["kind"] for e in books[name].entries()] == ["created"] for name in ("", "org-a", "org-b"))
+
+
+def test_mismatched_rows_are_refused_before_anything_is_charged(stage, tmp_path):
+    books = _books(tmp_path)
+
+    def handler(name):
+        made = ChargedHandler(name, books[name])
+        made._rows = 41 if name == "org-b" else 40
+        return made
+
+    s = stage(handler=handler)
+    with pytest.raises(InvalidInput, match=r"org-b has 41.*align"):
+        s.coordinate()
+    assert all([e["kind"] for e in ledger.entries()] == ["created"] for ledger in books.values())
+
+
+def test_a_party_that_never_answers_stops_the_run_with_a_sentence_and_it_can_be_resumed(stage):
+    undisturbed = stage().coordinate()
+    s = stage()
+
+    class Deaf:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def send(self, party, envelope):
+            silent = party == "org-c" and envelope.step == 3
+            return False if silent else self.inner.send(party, envelope)
+
+        def collect(self, timeout):
+            return self.inner.collect(0.02)
+
+    with pytest.raises(RunError, match=r"org-c did not answer for 0.1 seconds.*again"):
+        s.coordinate(Deaf(s.transport()), patience=0.1)
+    assert s.coordinate() == undisturbed
+
+
+def test_options_cannot_change_under_a_run(stage):
+    s = stage()
+    s.coordinate()
+    s.spec = RunSpec("trial-1", "connection-test", s.spec.parties, {"rows": 40, "rounds": 9}, True)
+    with pytest.raises(PeerRefused, match="other options"):
+        s.coordinate()
+
+
+def test_an_unexpected_error_at_a_party_stays_in_its_own_log(stage):
+    class Broken(ConnectionTestHandler):
+        def join(self, spec):
+            raise KeyError("Jane Doe")
+
+    told = []
+    s = stage(handler=lambda name: Broken(name) if name == "org-a" else ConnectionTestHandler(name))
+    s.sessions["org-a"]._log = lambda run, step, what: told.append(what)
+    with pytest.raises(PeerRefused, match="its own log says why") as refused:
+        s.coordinate()
+    assert "Jane" not in str(refused.value)
+    assert any("Jane" in what for what in told)
+
+
+def test_every_length_is_a_function_of_public_facts(stage):
+    """Two parties with unrelated data: every byte count on the wire is the same, and so is every request's kind."""
+
+    def lengths(seed):
+        s, seen = stage(), {}
+        s.spec = RunSpec("trial-1", "connection-test", s.spec.parties, {"rows": 40, "rounds": 4, "seed": seed}, True)
+        s.coordinate(s.transport(_recorder(seen)))
+        return {name: [len(data) for data in requests] for name, requests in seen.items()}
+
+    first, second = lengths(1), lengths(2)
+    for name in first:
+        # certificates are of one length within a few bytes (their signatures are DER); everything else is equal
+        assert first[name][:1] == second[name][:1]
+        assert first[name][2:] == second[name][2:]
+
+
+def test_steps_are_numbered_and_finish_is_last(stage):
+    s, seen = stage(rounds=2), {}
+    s.coordinate(s.transport(_recorder(seen)))
+    kinds = [Envelope.decode(data).message().kind for data in seen["org-a"]]
+    assert kinds == ["join", "check", "start", "residual", "residual", "finish"]
+    assert [Envelope.decode(data).step for data in seen["org-a"]] == list(range(6))
+    late = Envelope.decode(seen["org-a"][-1])
+    more = Envelope(late.kind, late.run, late.party, 6, 0, late.state, late.payload)
+    assert Envelope.decode(s.sessions["org-a"].handle(more.encode())).kind == REFUSAL
+
+
+def test_states_are_exact(stage):
+    result = stage(rounds=5).coordinate()
+    assert len(result["history"]) == 5
+    assert np.all(np.diff(result["history"]) < 0.0)
