@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-fresh test-slow test-oldest lint docs bench bench-peers clean
+.PHONY: demo test test-fast test-quick test-fresh test-slow test-oldest lint proofs hooks docs bench bench-peers clean
 
 demo: $(VENV)/.run
 	$(BIN)/dperm demo
@@ -15,6 +15,10 @@ test: lint test-fast
 
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+# Only the fast unit tests, for the time between two commits.
+test-quick: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not long"
 
 # The same with fresh noise: each statistical test may alarm by chance, so look at a failure before believing it.
 test-fresh: $(VENV)/.dev
@@ -33,6 +37,14 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Writes into every proof that it is about the present code: only after reading the proofs whose code has changed.
+proofs: $(VENV)/.dev
+	$(BIN)/python tools/proofs.py --confirm
+
+# Runs `make lint` and a check of the commit's subject before every commit.
+hooks: $(VENV)/.dev
+	$(BIN)/pre-commit install --hook-type pre-commit --hook-type commit-msg
 
 # The documentation into site/, its gallery's figures drawn first (a minute; again only after the code changed). Open site/index.html.
 LIBRARY := $(shell find src/dperm -name '*.py')

@@ -13,6 +13,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from postgres_server import Unavailable, postgres_server
 from programs import find_chromium
 
+#: folders and files whose tests take most of the time: contract suites, audits and whole programs
+_LONG = ("tests/contracts/", "tests/audit/", "tests/e2e/", "tests/unit/test_repeatable_noise.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(_LONG):
+            item.add_marker(pytest.mark.long)
+
 
 @pytest.fixture(scope="session")
 def chromium() -> str:

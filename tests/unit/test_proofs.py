@@ -1,0 +1,124 @@
+"""Every proof is about the present code, and the check notices when the code changes."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from dperm.queries import QUERIES
+from dperm.solvers import SOLVERS, Automatic
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _load_tool():
+    spec = importlib.util.spec_from_file_location("proofs_tool", ROOT / "tools" / "proofs.py")
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+proofs = _load_tool()
+
+CODE = '''
+"""A module."""
+
+class Noise:
+    """Adds noise."""
+
+    scale = 2.0
+
+    def add(self, value):
+        """Return the value with noise."""
+        return value + self.scale
+
+
+def other():
+    return 1
+'''
+
+
+@pytest.mark.parametrize("proof", proofs.all_proofs(), ids=lambda proof: proof.name)
+def test_proof_is_about_the_present_code(proof):
+    found = proofs.problems(proof)
+    advice = "Read the proof against the code, mend it if needed, then run `make proofs`."
+    assert not found, "\n".join([*found, advice])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "noise.py").write_text(CODE)
+    proof = tmp_path / "noise.proof.md"
+    proof.write_text("# Noise\n\nIt adds.\n\n## Covered code\n\n- `noise.py::Noise.add`\n- `noise.py::Noise`\n")
+    return tmp_path, proof
+
+
+def test_unconfirmed_code_is_reported_and_confirming_ends_it(folder):
+    source, proof = folder
+    assert len(proofs.problems(proof, source)) == 2
+    assert proofs.confirm(proof, source)
+    assert proofs.problems(proof, source) == []
+    assert not proofs.confirm(proof, source)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "noticed"),
+    [
+        ("value + self.scale", "value + self.scale / 2", True),
+        ("scale = 2.0", "scale = 1.0", True),
+        ("return value", "# a comment\n        return value", False),
+        ('"""Return the value with noise."""', '"""In other words."""', False),
+        ("return 1", "return 2", False),
+    ],
+    ids=["an expression", "a constant of the class", "a comment", "a docstring", "code that is not covered"],
+)
+def test_a_change_of_covered_code_is_noticed_and_nothing_else(folder, old, new, noticed):
+    source, proof = folder
+    proofs.confirm(proof, source)
+    (source / "noise.py").write_text(CODE.replace(old, new))
+    assert bool(proofs.problems(proof, source)) == noticed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# Noise\n", "needs one section"),
+        ("# Noise\n\n## Covered code\n", "is empty"),
+        ("# Noise\n\n## Covered code\n\n- noise.py\n", "is not of the form"),
+        ("# Noise\n\n## Covered code\n\n- `noise.py::missing`\n", "has no missing"),
+        ("# Noise\n\n## Covered code\n\n- `gone.py::Noise`\n", "does not exist"),
+    ],
+)
+def test_a_wrong_section_is_reported(folder, text, message):
+    source, proof = folder
+    proof.write_text(text)
+    (found,) = proofs.problems(proof, source)
+    assert message in found
+
+
+def _mentions_proof(module: str) -> bool:
+    path = ROOT / "src" / Path(*module.split(".")).with_suffix(".py")
+    if path.with_suffix(".proof.md").exists():
+        return True
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return any((ROOT / "src" / "dperm" / name).exists() for name in re.findall(r"[\w/]+\.proof\.md", docstring))
+
+
+@pytest.mark.parametrize("kind", [*SOLVERS.values(), Automatic], ids=lambda kind: kind.name)
+def test_every_solver_has_a_proof_or_names_the_one_that_covers_it(kind):
+    assert _mentions_proof(kind.__module__)
+
+
+@pytest.mark.parametrize("kind", list(QUERIES.values()), ids=lambda kind: kind.name)
+def test_every_query_is_covered_by_a_proof(kind):
+    path = str(Path(*kind.__module__.split(".")[1:]).with_suffix(".py"))
+    names = {kind.__name__, *(base.__name__ for base in kind.__mro__)}
+    entries = [entry for proof in proofs.all_proofs() for entry in proofs.covered(proof) if entry.file == path]
+    assert any(entry.name.partition(".")[0] in names for entry in entries)
