@@ -16,7 +16,7 @@ from programs import find_chromium
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Path of a Chromium, which ``make test`` installs if it can. Without one, tests skip, and under ``CI`` they fail."""
+    """Path of a Chromium, which ``make test`` installs if it can. Without one, tests skip; under ``CI`` they fail."""
     found = find_chromium()
     if found is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no Chromium: run python tests/programs.py")
