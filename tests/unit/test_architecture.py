@@ -63,6 +63,15 @@ def missing(text):
                 yield span
 
 
+def hint(span):
+    """Where a missing name or file may have moved to."""
+    file, _, name = span.partition("::")
+    same_name = [path for path in sorted(PACKAGE.rglob("*.py")) if name and name in defined_names(path)]
+    same_file = sorted(PACKAGE.rglob(Path(file).name))
+    places = ", ".join(path.relative_to(PACKAGE).as_posix() for path in same_name or same_file)
+    return f"{span} (see {places})" if places else span
+
+
 def drawing():
     """Paths in the drawing of the folders, from top to bottom; indentation stands for the folder above."""
     block = re.search(r"^```text\n(.*?)^```", ARCHITECTURE.read_text("utf-8"), re.MULTILINE | re.DOTALL)[1]
@@ -76,13 +85,14 @@ def drawing():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_and_name_on_a_page_exists(page):
-    assert list(missing(page.read_text("utf-8"))) == []
+    assert [hint(span) for span in missing(page.read_text("utf-8"))] == []
 
 
 def test_the_check_finds_what_does_not_exist():
     wrong = ["solvers/nowhere.py", "nowhere/at/all/", "solvers/base.py::Nothing", "solvers/base.py::Solver.nothing"]
     right = ["solvers/base.py", "solvers/central/", "solvers/base.py::Solver.plan", "tests/contracts/test_queries.py"]
     assert list(missing(" ".join(f"`{span}`" for span in (*wrong, *right)))) == wrong
+    assert hint("solvers/moved.py::resolve_solver") == "solvers/moved.py::resolve_solver (see solvers/__init__.py)"
 
 
 def test_every_folder_is_drawn():
