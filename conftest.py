@@ -1,9 +1,9 @@
-"""Noise that repeats: a test that passed once passes again, on any machine and in any order.
+"""Makes noise repeatable: a test that passed once passes again, on any machine and in any order.
 
-Tests look at noise in thousands of places, each with a small chance to alarm for nothing; with fresh noise one run in
-a few would fail. So the keys that the operating system would give are made from the name of the test (or of the shared
-fixture) instead. ``make test-fresh`` runs the same tests with the operating system's keys; tests marked ``fresh_noise``
-always have them. Programs started by tests are programs as users start them: their noise is always fresh.
+Tests check noise in thousands of places, each with a small chance of a false alarm; with fresh noise one run in a few
+would fail. So noise is keyed by the name of the test (or of the shared fixture) instead of by the operating system.
+``make test-fresh`` runs the same tests with the operating system's keys; tests marked ``fresh_noise`` always use them.
+Programs that a test starts run as they do for users: their noise is always fresh.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ settings.register_profile("repeatable", derandomize=True)
 
 @contextmanager
 def _keys_named(name: str) -> Iterator[None]:
-    """Let keys follow from ``name`` and their number; in a forked process also from its id, as they must differ."""
+    """Derive keys from ``name`` and a running number; in a forked process also from its id, so that they differ."""
     usual, process, numbers = randomness._fresh_key, os.getpid(), itertools.count(1)
 
     def key() -> bytes:
@@ -62,7 +62,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Iterator[Any]:
-    # what several tests share must not depend on which of them comes first
+    # a fixture that several tests share must not depend on which of them runs first
     if FRESH or fixturedef.scope == "function":
         return (yield)
     with _keys_named(f"{_without_folders(fixturedef.baseid)}::{fixturedef.argname}[{request.param_index}]"):

@@ -1,6 +1,6 @@
-"""What bounds cost: the same table with public scales, with fair and with wide ranges, and with ranges that are bought.
+"""What bounds cost: one table with public scales, with fair ranges, with wide ranges, and with ranges that are bought.
 
-Noise is keyed by ``insecure_seed`` so that the figure is the same at every build; leave it out for a real fit.
+``insecure_seed`` makes the figure the same at every build. Leave it out for a real fit: with it there is no guarantee.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Certified or printed: greedy coordinate descent with dperm's noise and with the noise its paper prints.
+"""Certified or printed: greedy coordinate descent with dperm's noise and with the noise that its paper prints.
 
-The printed calibration has no guarantee (and ``guarantee=None``); the certified one has, and less noise.
-Noise is keyed by ``insecure_seed`` so that the figure is the same at every build; leave it out for a real fit.
+The printed calibration has no guarantee (``guarantee=None``). The certified one has a guarantee and less noise.
+``insecure_seed`` makes the figure the same at every build. Leave it out for a real fit: with it there is no guarantee.
 """
 
 from __future__ import annotations

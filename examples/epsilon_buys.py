@@ -1,6 +1,6 @@
 """What epsilon buys: excess risk of four methods on one logistic regression with 5,000 people and 10 columns.
 
-Noise is keyed by ``insecure_seed`` so that the figure is the same at every build; leave it out for a real fit.
+``insecure_seed`` makes the figure the same at every build. Leave it out for a real fit: with it there is no guarantee.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Excess risk against epsilon, drawn alike by all examples: an SVG that follows the reader's light or dark theme."""
+"""Draws excess risk against epsilon for all examples, as an SVG that follows the reader's light or dark theme."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 
 GALLERY = Path(__file__).resolve().parents[1] / "docs" / "gallery"
 
-# Told apart on white and on dark paper, and by readers who see few colours; markers tell them apart once more.
+# Distinct on light and on dark pages, and for readers with colour blindness; markers differ too.
 _COLOURS = ("#00897b", "#d97706", "#3b82f6", "#b04ac2", "#7a8794", "#dc2626")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_INK = "#123456"  # stands for the colour of the reader's text
+_INK = "#123456"  # a placeholder, replaced by the colour of the page's text
 _STYLE = """<style>
 .picture { --ink: #1f2933 } @media (prefers-color-scheme: dark) { .picture { --ink: #e4e7eb } }
 </style>"""
@@ -30,8 +30,8 @@ def draw(
 ) -> Path:
     """Draw the mean over runs of each curve, with a band of two standard errors.
 
-    ``curves`` maps a label to an array of shape (len(epsilons), runs); ``null`` is what the model without weights has.
-    The picture is written next to the gallery's page, or to the path given on the command line.
+    ``curves`` maps a label to an array of shape (len(epsilons), runs). ``null`` is the excess risk without weights. The
+    picture is written next to the gallery's page, or to the path given on the command line.
     """
     import matplotlib as mpl
 
@@ -73,7 +73,7 @@ def draw(
     plt.close(figure)
     svg = target.read_text(encoding="utf-8").replace(_INK, "var(--ink)")
     svg = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'class="picture"', svg, count=1)
-    # ids are unique within a page of several pictures
+    # several pictures share one page, where ids must be unique
     svg = re.sub(r'id="((?:figure|axes|patch|text|xtick|ytick|line2d|legend|matplotlib\.axis)_?\d*)"', "", svg)
     svg = re.sub(r"(<svg[^>]*>)", rf"\1\n{_STYLE}", svg, count=1)
     target.write_text(svg, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Many columns, few that matter: sparse methods with 2,000 people, 1,000 columns and ten weights that are not zero.
 
-Noise is keyed by ``insecure_seed`` so that the figure is the same at every build; leave it out for a real fit.
+``insecure_seed`` makes the figure the same at every build. Leave it out for a real fit: with it there is no guarantee.
 """
 
 from __future__ import annotations

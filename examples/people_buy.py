@@ -1,6 +1,6 @@
-"""What people buy: excess risk for tables of 500 to 32,000 people. Four times the people are worth four times epsilon.
+"""What people buy: excess risk for tables of 500 to 32,000 people. Four times the people help like four times epsilon.
 
-Noise is keyed by ``insecure_seed`` so that the figure is the same at every build; leave it out for a real fit.
+``insecure_seed`` makes the figure the same at every build. Leave it out for a real fit: with it there is no guarantee.
 """
 
 from __future__ import annotations

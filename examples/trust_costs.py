@@ -1,7 +1,7 @@
 """What less trust costs: one logistic regression in the central, the vertical and the local model.
 
-The parties of the vertical runs hold one column each and talk in one process. The same 40,000 people everywhere.
-Noise is keyed so that the figure is the same at every build; leave seeds out for a real fit.
+All models use the same 40,000 people. In the vertical runs each party holds one column, and all run in one process.
+Seeds make the figure the same at every build. Leave them out for a real fit: with them there is no guarantee.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ N = 40_000
 
 
 def vertical(kind: type, X: np.ndarray, y: np.ndarray, epsilon: float, seed: int, **settings: float) -> np.ndarray:
-    """Predictions of a run in which every column has an owner of its own."""
+    """Return the predictions of a run in which every column has its own owner."""
     column = Scaling(np.zeros(1), np.ones(1), 1.0)
     designs = {f"party {j}": DesignMatrix.from_array(X[:, [j]], column) for j in range(X.shape[1])}
     facts = {name: Facts.of_design(design.shape) for name, design in designs.items()}
     task = kind(Objective(Logistic(), L2(1e-6)), facts, Budget(epsilon, 1e-6), **settings)
-    books = {
-        name: Scope(task.calibrated, Ledger(), task.neighbours, "example", unbounded="keyed noise")
+    scopes = {
+        name: Scope(task.calibrated, Ledger(), task.neighbours, "example", unbounded="seeded noise")
         for name in ("labels", *designs)
     }
     parties = {
-        name: task.party(name, design, books[name], RandomSource(f"{name} {seed}")) for name, design in designs.items()
+        name: task.party(name, design, scopes[name], RandomSource(f"{name} {seed}")) for name, design in designs.items()
     }
-    result = run_in_process(task.coordinator(y.astype(float), books["labels"], RandomSource(f"labels {seed}")), parties)
+    coordinator = task.coordinator(y.astype(float), scopes["labels"], RandomSource(f"labels {seed}"))
+    result = run_in_process(coordinator, parties)
     weights = np.array([result.weights[name][0] for name in designs])
     return 1 / (1 + np.exp(-X @ weights))
 

@@ -1,6 +1,6 @@
 """When tuning pays: a strength that is far off, the default, and one found inside the budget.
 
-Noise is keyed by ``insecure_seed`` so that the figure is the same at every build; leave it out for a real fit.
+``insecure_seed`` makes the figure the same at every build. Leave it out for a real fit: with it there is no guarantee.
 """
 
 from __future__ import annotations

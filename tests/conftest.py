@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Path of a Chromium. ``make test`` installs one if it can; where tests count (``CI``), none is a failure."""
+    """Path of a Chromium, which ``make test`` installs if it can. Without one, tests skip; under ``CI`` they fail."""
     found = find_chromium()
     if found is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no Chromium: run python tests/programs.py")

@@ -1,4 +1,4 @@
-"""Docstrings are written for ``help()``: this turns their few reStructuredText marks into Markdown for the site."""
+"""Turns docstrings into Markdown for the site: they are written for ``help()``, with a little reStructuredText."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 try:
     from griffe import Extension
-except ImportError:  # the tests read this file without the documentation's tools
+except ImportError:  # the tests import this file without the documentation tools
     Extension = object
 
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|obj):`~?([^`]+)`")
 _FORMULA = re.compile(r":math:`([^`]+)`")
 _BLOCK = re.compile(r"^( *)\.\. math:: *(.*(?:\n(?:\1 +\S.*)?)*)", re.MULTILINE)
 _CODE = re.compile(r"``([^`]+)``")
-# Examples, and tables drawn with lines of "=": both stay as they are, in a fence.
+# Examples, and tables drawn with lines of "=", stay as they are, in a fence.
 _VERBATIM = re.compile(r"^( *)(?:(>>> ).*(?:\n\1(?=\S).*)*|=+(?: +=+)+\n(?:.*\n)*?\1=+(?: +=+)+$)", re.MULTILINE)
 
 

@@ -1,11 +1,11 @@
 """Hooks of the documentation's build (see ``mkdocs.yml``).
 
-Pages are plain Markdown that also reads well in the repository; what only a site needs is done here:
+Pages are plain Markdown that also reads well in the repository. These hooks do what only the site needs:
 
-- links to files outside ``docs/`` (proofs beside the code, results of benchmarks) become pages and pictures of it;
-- examples with ``>>>`` are highlighted as sessions, without directives for the tests;
-- formulas become MathML, so that no script and no font has to be loaded;
-- pictures in SVG are put into the page, so that they follow its light or dark theme.
+- files outside ``docs/`` that a page links to (proofs, benchmark results) become pages and pictures of the site;
+- examples with ``>>>`` are highlighted as sessions, and doctest directives are left out;
+- formulas become MathML, which needs no script and no font;
+- SVG pictures are put into the page itself, so that they follow its light or dark theme.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-OUTSIDE = "repository"  # where files from outside docs/ stand in the site
+OUTSIDE = "repository"  # folder of the site for files from outside docs/
 PROOFS = "proofs.md"
 
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=[)\s])")
@@ -62,7 +62,7 @@ def outside_links(text: str, source: Path) -> list[Path]:
 
 
 def _proof(text: str) -> str:
-    """A proof's text for the site: ``<``, ``_`` and single stars are mathematics there, lists need no empty line.
+    """Return a proof as Markdown for the site: mathematics (``<``, ``_``, single stars) escaped, lists set apart.
 
     >>> print(_proof("*Proof.* Let d* be <g, s_1>, `a_b`:\\n- one *point*"))
     *Proof.* Let d\\* be &lt;g, s\\_1>, `a_b`:
@@ -95,7 +95,12 @@ def on_files(files: Any, config: Any) -> Any:
                     queue.append(target)
     for path in wanted:
         files.append(File.generated(config, page_of(path), abs_src_path=str(path)))
-    lines = ["# Proofs", "", "They stand beside the code that they are about; these are the same texts.", ""]
+    lines = [
+        "# Proofs",
+        "",
+        "Each proof is a file beside the code that it is about. These pages show the same files.",
+        "",
+    ]
     for folder in sorted({path.parent for path in proofs}):
         lines += [f"## {folder.relative_to(ROOT / 'src').as_posix().replace('/', '.')}", ""]
         for path in proofs:
@@ -129,7 +134,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
-    """Formulas to MathML, pictures into the page."""
+    """Turn formulas into MathML, and put pictures into the page."""
     content = _FORMULA.sub(_mathml, content)
     base = Path(page.file.abs_dest_path).parent
 

@@ -1,4 +1,4 @@
-// Search in pages that were opened from a disk: browsers start no worker there, so a hidden frame runs its script instead.
+// Makes the search work in pages opened from a disk. Browsers start no worker there, so a hidden frame runs its script.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

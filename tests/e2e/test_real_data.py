@@ -1,4 +1,4 @@
-"""Real data, where the folder named by DPERM_DATA has them."""
+"""Classification on real data; skipped unless the folder named by DPERM_DATA has them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def a9a():
     return sp.load_npz(path).astype(float), y, n_train
 
 
-def test_sparse_census_data(a9a):
+def test_sparse_census_data_are_predicted_better_than_by_a_constant(a9a):
     X, y, n_train = a9a
     bounds = Bounds(centre=0.0, scale=1.0, clip=1.0, row_norm=14**0.5)
     model = DPLogisticRegression(epsilon=1.0, bounds=bounds, neighbours="zero-out", insecure_seed=1)

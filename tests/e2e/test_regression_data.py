@@ -1,4 +1,4 @@
-"""A regression on real data, where the folder named by DPERM_DATA has them."""
+"""Regression on real data; skipped unless the folder named by DPERM_DATA has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 import dperm
 from dperm import Bounds, DPLinearRegression
 
-# what anyone may know: incomes, ages of houses, rooms, bedrooms, people in a block and in a home, where California is
+# public ranges: incomes, ages of houses, rooms, bedrooms, people in a block and in a home, latitude and longitude
 LOW, HIGH = [0, 1, 1, 0.5, 3, 1, 32, -125], [15, 52, 12, 2.5, 5000, 6, 42, -114]
 
 
@@ -29,19 +29,19 @@ def houses():
     return X[order], y[order]
 
 
-def test_house_prices(houses, tmp_path):
+def test_house_prices_are_predicted_about_as_well_as_without_privacy(houses, tmp_path):
     X, y = houses
     train, test = slice(16_000), slice(16_000, None)
     bounds = Bounds(features=(LOW, HIGH), target=(0, 5.1))
     model = DPLinearRegression(epsilon=1.0, bounds=bounds, insecure_seed=0).fit(X[train], y[train])
-    # the fair comparison clips columns and predictions alike: the clip of predictions alone is worth about 0.01
+    # a fair comparison also clips columns and predictions: clipping predictions alone gains about 0.01
     trusted = LinearRegression().fit(np.clip(X[train], LOW, HIGH), y[train])
     plain = r2_score(y[test], np.clip(trusted.predict(np.clip(X[test], LOW, HIGH)), 0, 5.1))
     assert plain - 0.02 < model.score(X[test], y[test]) < plain + 0.01
     assert np.array_equal(dperm.load(model.save(tmp_path / "m.json")).predict(X), model.predict(X))
 
 
-def test_more_noise_is_worse(houses):
+def test_a_smaller_epsilon_gives_a_worse_model(houses):
     X, y = houses
     bounds = Bounds(features=(LOW, HIGH), target=(0, 5.1))
     scores = [

@@ -1,4 +1,4 @@
-"""The report page of a wide table in a real browser: on paper, on a narrow screen, with names that misbehave."""
+"""The report page in a real browser: on paper, on a narrow screen, and with column names that reverse text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dperm.estimators.central.scoring import paid_score, plans_of_fit_and_score,
 
 playwright = pytest.importorskip("playwright.sync_api")
 
-#: a folder for pictures of the page, to be looked at by a person
+#: a folder for screenshots of the page, for a person to look at
 SHOTS = os.environ.get("DPERM_SHOTS")
 
 REVERSED = "income\u202eyraey"
 
 
 def schema_of(n_columns):
-    """Every line confirmed, as from a draft: numbers, and one category with long names."""
+    """Return a confirmed schema: numbers, one category with long names, and a name that reverses text."""
     read = {"confirmed": ("kind", "low", "high")}
     numbers = [Column(f"measurement_number_{k}", "number", 0, 10 + k, **read) for k in range(n_columns - 3)]
     others = (
@@ -36,21 +36,23 @@ def schema_of(n_columns):
 
 @pytest.fixture(scope="module", params=[5, 100])
 def written(request, tmp_path_factory):
-    """The page of a model of so many columns, with a cap, an earlier fit and a paid score."""
+    """Write the page of a model with this many columns, a cap, an earlier fit and a paid score."""
     schema, rng = schema_of(request.param), np.random.default_rng(0)
     width = len(schema.encoded_names)
     X = rng.random((600, width)) * [column.range[1] for column in schema.used for _ in column.encoded_names]
     y = np.where(X[:, -1] > np.median(X[:, -1]), "yes", "no")
-    book = dperm.Ledger(dataset=f"people of {REVERSED.replace(chr(0x202E), '')}")
-    book.set_cap(dperm.Budget(6.0, 1e-6))
+    ledger = dperm.Ledger(dataset=f"people of {REVERSED.replace(chr(0x202E), '')}")
+    ledger.set_cap(dperm.Budget(6.0, 1e-6))
     for _ in range(2):
-        model = dperm.DPLogisticRegression(epsilon=1.0, bounds=schema.bounds(), ledger=book)
+        model = dperm.DPLogisticRegression(epsilon=1.0, bounds=schema.bounds(), ledger=ledger)
         plans = plans_of_fit_and_score(model, 500, width, 2, held_out=100, epsilon=0.5)
         model.fit(X[:500], y[:500])
-    saved = replace(model._saved(), feature_names_in_=np.array(schema.encoded_names, object), schema=schema)
-    score = paid_score(saved, X[500:], y[500:], epsilon=0.5, ledger=book)
-    saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, book))
-    path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
+    folder = tmp_path_factory.mktemp("page")
+    loaded = dperm.load(model.save(folder / "model.json"))
+    saved = replace(loaded, feature_names_in_=np.array(schema.encoded_names, object), schema=schema)
+    score = paid_score(saved, X[500:], y[500:], epsilon=0.5, ledger=ledger)
+    saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, ledger))
+    path = folder / f"{request.param}.html"
     path.write_text(page_of(saved), encoding="utf-8")
     return path
 
@@ -76,7 +78,7 @@ def shot(page, name):
         page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
 
 
-def test_it_prints_on_two_sheets_however_many_columns_there_are(page, written):
+def test_the_page_prints_on_two_sheets_for_any_number_of_columns(page, written):
     pdf = page.pdf(prefer_css_page_size=True)
     if SHOTS:
         (Path(SHOTS) / f"{written.stem}.pdf").write_bytes(pdf)
@@ -98,7 +100,7 @@ _BROKEN = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_narrow_screen_words_stay_whole_and_the_page_does_not_scroll_sideways(page, written, scheme):
+def test_a_narrow_screen_breaks_no_word_and_needs_no_sideways_scrolling(page, written, scheme):
     page.emulate_media(color_scheme=scheme)
     shot(page, f"{written.stem}-{scheme}")
     page.set_viewport_size({"width": 500, "height": 900})
@@ -107,7 +109,7 @@ def test_on_a_narrow_screen_words_stay_whole_and_the_page_does_not_scroll_sidewa
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_name_does_not_turn_its_neighbours_around(page):
+def test_a_name_does_not_reverse_the_text_around_it(page):
     text = page.locator("main").inner_text()
     assert "\u202e" not in text
     assert "income\\u202eyraey" in text

@@ -1,6 +1,6 @@
-"""The documentation holds together: links, names, guarantees and examples, without building the site.
+"""Links, names, guarantee blocks and examples of the documentation are right, without building the site.
 
-Its code runs as doctests (``docs/**/*.md``); ``make docs`` builds it and stops at the first warning.
+Code on the pages runs as doctests (``docs/**/*.md``). ``make docs`` builds the site and stops at the first warning.
 """
 
 from __future__ import annotations
@@ -26,52 +26,76 @@ FENCE = re.compile(r"^ *(```|~~~).*?^ *\1\s*$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def named(path):
+def relative_name(path):
     return path.relative_to(ROOT).as_posix()
 
 
 def anchors(text):
     """Ids of a page's headings, as Python-Markdown makes them."""
-    found = set()
+    ids = set()
     for title in re.findall(r"^#+ +(.*)$", FENCE.sub("", text), re.MULTILINE):
         plain = unicodedata.normalize("NFKD", re.sub(r"[`*]", "", title)).encode("ascii", "ignore").decode()
         slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
         n = 0
-        while (slug if n == 0 else f"{slug}_{n}") in found:
+        while (slug if n == 0 else f"{slug}_{n}") in ids:
             n += 1
-        found.add(slug if n == 0 else f"{slug}_{n}")
-    return found
+        ids.add(slug if n == 0 else f"{slug}_{n}")
+    return ids
 
 
-def broken(text, page):
-    """Links of a page that lead nowhere."""
+def broken_links(text, page):
+    """Links of a page whose target does not exist."""
     for link in LINK.findall(FENCE.sub("", text)):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        drawn = target.parent == DOCS / "gallery" and ROOT / "examples" / f"{target.stem}.py" in EXAMPLES
-        made = target == DOCS / "proofs.md"
-        exists = target.is_file() or drawn or made
-        if exists and anchor and target.suffix == ".md" and not made:
+        is_figure = target.parent == DOCS / "gallery" and ROOT / "examples" / f"{target.stem}.py" in EXAMPLES
+        is_generated = target == DOCS / "proofs.md"
+        exists = target.is_file() or is_figure or is_generated
+        if exists and anchor and target.suffix == ".md" and not is_generated:
             exists = anchor in anchors(target.read_text("utf-8"))
         if not exists:
             yield link
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=named)
-def test_links_lead_somewhere(page):
-    assert list(broken(page.read_text("utf-8"), page)) == []
+@pytest.mark.parametrize("page", TEXTS, ids=relative_name)
+def test_every_link_has_a_target(page):
+    assert list(broken_links(page.read_text("utf-8"), page)) == []
 
 
-def test_the_check_of_links_sees_broken_ones():
+def test_the_link_check_finds_broken_links():
     text = "[a](nowhere.md) [b](#no-such-heading) [c](start.md#nor-this) [d](start.md) [e](gallery/nothing.svg)"
-    assert list(broken(text, DOCS / "index.md")) == [
+    assert list(broken_links(text, DOCS / "index.md")) == [
         "nowhere.md",
         "#no-such-heading",
         "start.md#nor-this",
         "gallery/nothing.svg",
     ]
+
+
+def relative_links(text):
+    """Links that work in the repository only: neither to a heading of the same page nor to an absolute address."""
+    pattern = r"\]\(([^)\s]+)|^\[[^\]]+\]: *(\S+)|(?:href|src)=[\"']([^\"']+)"
+    links = re.findall(pattern, FENCE.sub("", text), re.MULTILINE)
+    return [link for link in map("".join, links) if not re.match(r"#|[a-z]+://|mailto:", link)]
+
+
+def test_the_readme_has_no_relative_links():
+    """A package index shows the README, and relative links lead nowhere there."""
+    assert relative_links((ROOT / "README.md").read_text("utf-8")) == []
+
+
+def test_the_readme_check_finds_relative_links():
+    text = '[a](docs/start.md) ![b](x.svg) [c](#here) [d](https://example.org/)\n[e]: LICENSE\n<a href="docs/">f</a>'
+    assert relative_links(text) == ["docs/start.md", "x.svg", "LICENSE", "docs/"]
+
+
+def test_files_named_in_the_readme_exist():
+    text = FENCE.sub("", (ROOT / "README.md").read_text("utf-8"))
+    named = re.findall(r"`((?:docs|examples)/[\w./-]+|[A-Z]+\.md)`", text)
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_page_is_in_the_menu():
@@ -91,7 +115,7 @@ def test_every_public_name_is_in_the_reference():
     shown = set(re.findall(r"^::: ([\w.]+)$", pages, re.MULTILINE))
     assert {f"dperm.{name}" for name in dperm.__all__ if name != "__version__"} <= shown
     assert {f"dperm.solvers.{solver.__name__}" for solver in SOLVERS.values()} <= shown
-    for name in shown:  # and whatever is shown exists
+    for name in shown:  # and every name that is shown exists
         assert pkgutil.resolve_name(name) is not None
 
 
@@ -104,8 +128,15 @@ def test_every_method_has_a_guarantee_block(method):
         assert part in block[1], (method, part)
 
 
+def test_the_gallery_shows_the_script_of_every_figure():
+    """In three lines: formatters would take a snippet of one line for Python and break it."""
+    text = (DOCS / "gallery" / "index.md").read_text("utf-8")
+    shown = re.findall(r"^ *--8<--\n *(\S+)\n *--8<--$", text, re.MULTILINE)
+    assert sorted(shown) == [relative_name(path) for path in EXAMPLES]
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_measure_and_risk_falls(example):
+def test_risk_falls_with_epsilon_in_every_example(example):
     spec = importlib.util.spec_from_file_location(example.stem, example)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""``import dperm`` is instant and shows its public names, nothing else."""
+"""``import dperm`` is fast and shows the public names and nothing else."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def run(code):
     return json.loads(done.stdout)
 
 
-def test_import_is_instant_and_light():
+def test_import_is_fast_and_loads_no_heavy_module():
     seconds, loaded, _ = run(ON_IMPORT)
     assert loaded == []
     assert seconds < 1.0
 
 
-def test_dir_is_the_public_names():
+def test_dir_lists_the_public_names():
     assert run(ON_IMPORT)[2] == sorted(dperm.__all__)
     assert dir(dperm) == sorted(dperm.__all__)
     assert len(set(dperm.__all__)) == len(dperm.__all__)
@@ -51,19 +51,19 @@ def test_every_public_name_can_be_imported(name):
         assert namespace[name].__name__ == name
 
 
-def test_names_users_rely_on():
+def test_important_names_are_public():
     needed = {"Bounds", "Budget", "DPLogisticRegression", "Guarantee", "Ledger", "PrivacyReport", "__version__"}
     assert needed <= set(dperm.__all__)
     assert sys.modules["dperm"].__version__[0].isdigit()
 
 
-def test_star_import():
+def test_star_import_gives_all_public_names():
     namespace = {}
     exec("from dperm import *", namespace)
     assert set(dperm.__all__) <= set(namespace)
 
 
-def test_an_unknown_name():
+def test_an_unknown_name_is_refused():
     with pytest.raises(AttributeError, match="module 'dperm' has no attribute 'DPNothing'"):
         _ = dperm.DPNothing
     with pytest.raises(ImportError, match="DPNothing"):
@@ -71,7 +71,7 @@ def test_an_unknown_name():
 
 
 @pytest.mark.parametrize("name", ["Ledger", "Bounds", "DPLogisticRegression"])
-def test_optional_extras_are_not_loaded_with_a_name(name):
+def test_a_name_does_not_load_optional_extras(name):
     code = f"import json, sys, dperm; dperm.{name}; print(json.dumps([m for m in {HEAVY[4:7]} if m in sys.modules]))"
     start = time.perf_counter()
     assert run(code) == []

@@ -1,4 +1,4 @@
-"""Noise in tests repeats from run to run, and differs from test to test and key to key."""
+"""Noise in tests repeats from run to run. It differs between tests and between keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_b(shared): print("drew", "b", draw(), draw(), shared)
 def test_c(): print("drew", "c", draw())
 
 def test_d(monkeypatch):
-    """Another thread may ask for a key while one is made."""
+    """Another thread may ask for a key while one is being made."""
     import os
     usual, inner = os.getpid, []
     def getpid():
@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_noise_repeats_and_shared_noise_does_not_depend_on_who_comes_first(folder: Path) -> None:
+def test_noise_repeats_and_shared_noise_does_not_depend_on_test_order(folder: Path) -> None:
     first, again, alone = drawn(folder), drawn(folder), drawn(folder, "-k", "test_b")
     assert first["a"] == again["a"]
     assert first["b"] == again["b"] == alone["b"]
@@ -79,6 +79,6 @@ def test_noise_repeats_and_shared_noise_does_not_depend_on_who_comes_first(folde
     assert len({*first["d"]}) == 2
 
 
-def test_fresh_noise_can_be_asked_for(folder: Path) -> None:
+def test_an_environment_variable_turns_on_fresh_noise(folder: Path) -> None:
     fresh, again = (drawn(folder, DPERM_FRESH_NOISE="1") for _ in range(2))
     assert not {*fresh["a"], *fresh["b"]} & {*again["a"], *again["b"]}
