@@ -19,18 +19,29 @@ from scipy.optimize import brentq
 
 from dperm.errors import InvalidBudget
 from dperm.privacy.accounting import curves, gdp, objective_perturbation, pld, profiles
-from dperm.privacy.accounting.events import ZCDP, Composed, Event, ObjectivePerturbation, OneOf, Repeat, RepeatAndSelect
+from dperm.privacy.accounting.events import (
+    ZCDP,
+    Composed,
+    Event,
+    ObjectivePerturbation,
+    OneOf,
+    PoissonGaussian,
+    Repeat,
+    RepeatAndSelect,
+)
 
 __all__ = [
     "EpsilonBound",
     "delta",
     "epsilon",
+    "is_unbounded",
     "leaves",
     "lower_epsilon",
     "mu",
     "order_offset",
     "renyi",
     "renyi_epsilon",
+    "renyi_or_infinite",
     "set_aside",
     "upper_epsilon",
     "zcdp",
@@ -81,6 +92,20 @@ def mu(event: Event) -> float | None:
 def renyi(event: Event, order: float) -> float:
     """Total Renyi divergence of ``order``, outside the set-aside delta."""
     return _total(event, lambda leaf: _leaf_renyi(leaf, order))
+
+
+def renyi_or_infinite(event: Event, order: float) -> float:
+    """Like :func:`renyi`, but infinite where the noise is so small that floats overflow."""
+    try:
+        value = renyi(event, order)
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+    return math.inf if math.isnan(value) else value
+
+
+def is_unbounded(event: Event) -> bool:
+    """Whether the event has no finite Renyi divergence, so that no budget can hold it."""
+    return math.isinf(renyi_or_infinite(event, 2.0))
 
 
 def _leaf_renyi(leaf: Event, order: float) -> float:
@@ -200,7 +225,7 @@ def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
     left = delta - set_aside(event)
     if left <= 0.0:
         return math.inf, "set-aside delta exceeds delta"
-    if pld.applies(leaves(event)) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
+    if _has_sampled_distribution(event):
         found = pld.upper_epsilon(leaves(event), left)
         if math.isfinite(found):
             return found, "privacy loss distribution (dp-accounting)"
@@ -213,6 +238,13 @@ def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
         )
     value, method = min(candidates)
     return max(value, 0.0), method
+
+
+def _has_sampled_distribution(event: Event) -> bool:
+    """Whether Poisson-sampled releases occur and dp-accounting has a loss distribution of manageable length."""
+    found = leaves(event)
+    sampled = any(isinstance(leaf, PoissonGaussian) for leaf in found)
+    return sampled and pld.applies(found) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION
 
 
 def renyi_epsilon(event: Event, delta: float) -> float:
@@ -228,7 +260,7 @@ def lower_epsilon(event: Event, delta: float) -> float:
     mechanism that has the event; leaving the rest out is post-processing, so the result is a valid lower bound.
     """
     found = leaves(event)
-    if pld.applies(found) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
+    if _has_sampled_distribution(event):
         return pld.lower_epsilon(found, delta)
     gauss = math.sqrt(math.fsum(c * _gaussian_witness(leaf) ** 2 for leaf, c in found.items()))
     best = gdp.epsilon_of(gauss, delta, lower=True) if gauss > 0.0 else 0.0
@@ -265,7 +297,7 @@ def delta(event: Event, epsilon: float) -> float:
         return (order - 1.0) * (renyi(event, order) - epsilon + math.log1p(-1.0 / order)) - math.log(order)
 
     bound = min(1.0, math.exp(min(_best_order(log_delta), 0.0)) + aside)
-    if pld.applies(leaves(event)) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
+    if _has_sampled_distribution(event):
         bound = min(bound, pld.upper_delta(leaves(event), epsilon))
     if profiles.applies(leaves(event)):
         bound = min(bound, profiles.upper_delta(leaves(event), epsilon))

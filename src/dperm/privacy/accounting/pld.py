@@ -24,10 +24,8 @@ Leaves = Mapping[Event, int]
 
 
 def applies(leaves: Leaves) -> bool:
-    """Whether these leaves need, and have, a distribution here: Poisson sampling next to Gaussian or Laplace."""
-    return any(isinstance(leaf, PoissonGaussian) for leaf in leaves) and all(
-        isinstance(leaf, Gaussian | PoissonGaussian | Laplace) for leaf in leaves
-    )
+    """Whether every leaf has a distribution here: Poisson-sampled or plain Gaussian, or Laplace."""
+    return all(isinstance(leaf, Gaussian | PoissonGaussian | Laplace) for leaf in leaves)
 
 
 def upper_epsilon(leaves: Leaves, delta: float) -> float:

@@ -20,7 +20,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.events import Composed, Event, RepeatAndSelect, Unbounded
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
-from dperm.privacy.ledger.rows import as_stored
+from dperm.privacy.ledger.reservations import as_stored
 
 __all__ = ["InnerScope", "Scope", "SearchScope", "check"]
 

@@ -407,7 +407,7 @@ def test_a_cap_is_not_escaped_through_an_uncapped_name() -> None:
     with pytest.raises(BudgetRefused, match="set the cap on 'a'"):
         other.reserve(SMALL, "replace-one", fingerprint="f")
     ledger.set_cap(BUDGET)
-    with pytest.raises(BudgetRefused, match="would pass by the cap of 'b': give them as 'a'"):
+    with pytest.raises(BudgetRefused, match="would bypass the cap of 'b': give them as 'a'"):
         other.reserve(SMALL, "replace-one", fingerprint="f")
     assert ledger.reserve(SMALL, "replace-one", fingerprint="f").dataset == "a"
 

@@ -83,7 +83,7 @@ def test_plans_that_follow_are_checked_where_their_data_are_known(ledger):
     for name in ("people", "other"):
         ledger.for_dataset(name).set_cap(Budget(5.0, 1e-6))
     head = ledger.head
-    with pytest.warns(DataSetRenamed), pytest.raises(BudgetRefused, match="would pass by the cap of 'other'"):
+    with pytest.warns(DataSetRenamed), pytest.raises(BudgetRefused, match="would bypass the cap of 'other'"):
         book.check(plan, "replace-one", rows, then=[(plan, held_out)])
     assert ledger.head == head
     assert [ledger.for_dataset(name).spent().n_fits for name in ("people", "other", "copy")] == [1, 1, 0]
@@ -135,7 +135,7 @@ def test_data_under_two_caps_are_charged_to_neither(ledger, given):
     a.set_cap(Budget(10.0, 1e-6))
     b.set_cap(Budget(0.6, 1e-6))
     book = ledger.for_dataset(given).recognising(file)
-    with pytest.raises(BudgetRefused, match=r"known as 'B' and as 'A', .* read the table with the columns"):
+    with pytest.raises(BudgetRefused, match=r"known as 'B' and as 'A', .* read the table with the same columns"):
         book.reserve(Gaussian(20.0), "replace-one", fingerprint=rows)
     assert (a.spent().n_fits, b.spent().n_fits) == (1, 1)
     assert book.made_here() == []

@@ -42,7 +42,7 @@ def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = tmp_path / "budget.db"
     head = Ledger(path).head
     assert os.listdir(tmp_path) == ["budget.db"]
-    with files.published(path) as draft:
+    with files.create_exclusively(path) as draft:
         draft.write_text("the second of two racing processes")
     assert Ledger(path).head == head
 
