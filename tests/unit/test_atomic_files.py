@@ -97,10 +97,15 @@ def test_a_file_is_created_once(tmp_path: Path) -> None:
 
 def test_a_created_file_is_not_visible_before_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    with pytest.raises(RuntimeError), create_exclusively(path) as draft:
-        draft.write_text("half")
-        assert not path.exists()
-        raise RuntimeError
+
+    def fill_and_fail() -> None:
+        with create_exclusively(path) as draft:
+            draft.write_text("half")
+            assert not path.exists()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fill_and_fail()
     assert os.listdir(tmp_path) == []
 
 

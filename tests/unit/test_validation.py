@@ -30,7 +30,7 @@ def test_not_numbers(value: Any) -> None:
     assert not is_finite_number(value)
     assert not is_whole(value)
     for check in (finite, positive, non_negative, whole):
-        with pytest.raises(InvalidInput, match="^rate must be"):
+        with pytest.raises(InvalidInput, match=r"^rate must be"):
             check("rate", value)
 
 
@@ -79,9 +79,9 @@ def test_whole_numbers_within_limits() -> None:
 def test_indices() -> None:
     assert indices("columns", np.array([2, 0])) == (2, 0)
     assert indices("columns", ()) == ()
-    with pytest.raises(InvalidInput, match="^columns must be a sequence of integer indices"):
+    with pytest.raises(InvalidInput, match=r"^columns must be a sequence of integer indices"):
         indices("columns", [1.0])
-    with pytest.raises(InvalidInput, match="^columns must contain indices of 0 or more"):
+    with pytest.raises(InvalidInput, match=r"^columns must contain indices of 0 or more"):
         indices("columns", [-1])
-    with pytest.raises(InvalidInput, match="^columns must not name an index twice"):
+    with pytest.raises(InvalidInput, match=r"^columns must not name an index twice"):
         indices("columns", [1, 1])

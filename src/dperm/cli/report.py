@@ -1,4 +1,4 @@
-"""``dperm report``: what a model says about its privacy, in the terminal or as a page."""
+"""``dperm report``: show the privacy report of a model, in the terminal or as a page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
         ledger = found.ledger
         if ledger.get("head"):
             output.text(f"Ledger: data set {ledger['dataset']}, head {ledger['head']}")
-        output.text("Not covered: " + "; ".join(found.not_covered) + ".")
 
     output.result(json.loads(found.to_json()), show)
 

@@ -201,4 +201,4 @@ def test_the_demo_speaks_to_machines_and_to_nobody(dperm, home):
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     said = dperm("demo").out.splitlines()
     assert said == [line.rstrip() for line in said]  # in a pipe lines are neither padded nor cut
-    assert any("except for an amount of" in line and line.startswith("When one person") for line in said)
+    assert any("(epsilon 1), plus at most" in line and line.startswith("When one person") for line in said)

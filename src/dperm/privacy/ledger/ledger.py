@@ -138,7 +138,7 @@ class Ledger:
         return other
 
     def recognising(self, *fingerprints: str) -> Ledger:
-        """Return a handle whose reservations also record these fingerprints, such as that of the file the data came from.
+        """Return a handle whose reservations also record these fingerprints, such as that of the source file.
 
         They are written in the transaction that charges, so no interruption leaves charged data unrecognised. The cap
         of this handle's name also applies to handles that :meth:`for_dataset` makes from the new one.

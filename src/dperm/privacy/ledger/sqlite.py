@@ -31,11 +31,9 @@ _SELECT = "SELECT seq, previous, payload, hash FROM dperm_ledger WHERE seq >= ? 
 _INSERT = "INSERT INTO dperm_ledger (seq, previous, payload, hash) VALUES (?, ?, ?, ?)"
 
 # A forked child must not inherit SQLite's file locks in the middle of a transaction: a fork waits for its end.
-_FORK_LOCK = threading.RLock()
+_LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_FORK_LOCK.acquire, after_in_parent=_FORK_LOCK.release, after_in_child=_FORK_LOCK.release
-    )
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 class SqliteStorage(Storage):
@@ -88,7 +86,7 @@ class SqliteStorage(Storage):
     @contextlib.contextmanager
     def _transaction(self, begin: str, path: Path) -> Iterator[sqlite3.Connection]:
         try:
-            with _FORK_LOCK, contextlib.closing(_connect(path)) as connection:
+            with _LOCK, contextlib.closing(_connect(path)) as connection:
                 connection.execute(begin)
                 try:
                     yield connection
