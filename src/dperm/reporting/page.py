@@ -119,7 +119,7 @@ def _facts(report: PrivacyReport, columns: int | None) -> str:
     public, guarantee = report.public, report.guarantee
     rows: list[tuple[str, Any]] = []
     if guarantee is not None:
-        rows += [("epsilon (smaller is stronger)", f"{guarantee.epsilon:.4g}"), ("delta", f"{guarantee.delta:.2g}")]
+        rows += [("epsilon", f"{guarantee.epsilon:.4g}"), ("delta", f"{guarantee.delta:.2g}")]
         if report.score is not None:
             rows.append(("epsilon with its score", f"{report.score['epsilon_together']:.4g}"))
     if "records" in public:
@@ -164,10 +164,8 @@ def _strength(report: PrivacyReport) -> str:
         if guarantee.neighbours is Neighbours.REPLACE_ONE
         else "that this person's record was there and not empty"
     )
-    rows = "".join(
-        f"<tr><th scope=row class=n>{before:.0%}</th><td class=n>at most {_percent(belief.after(before))}</td></tr>"
-        for before in _BELIEFS
-    )
+    before = "".join(f"<td class=n>{prior:.0%}</td>" for prior in _BELIEFS)
+    after = "".join(f"<td class=n>at most {_percent(belief.after(prior))}</td>" for prior in _BELIEFS)
     exceeded = ""
     if belief.exceedance > 0.0:
         exceeded = (
@@ -182,9 +180,10 @@ def _strength(report: PrivacyReport) -> str:
         )
     return (
         f"<h2>How strongly</h2><p>Suppose an attacker knows all other records and believes, with some probability, "
-        f"{suspected}. Seeing {_seen(guarantee)} can raise that belief as follows.</p>"
-        '<table class="beliefs"><thead><tr><th scope=col class=n>belief before</th><th scope=col class=n>belief after'
-        f"</th></tr></thead><tbody>{rows}</tbody></table>{exceeded}{loose}"
+        f"{suspected}. Seeing {_seen(guarantee)} can raise that belief as follows; a smaller epsilon "
+        "allows less.</p>"
+        f'<table class="beliefs"><tr><th scope=row>belief before</th>{before}</tr>'
+        f"<tr><th scope=row>belief after</th>{after}</tr></table>{exceeded}{loose}"
     )
 
 
