@@ -9,7 +9,7 @@ from scipy import stats
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.local.categories import LocalHashing, RandomizedCategory, UnaryEncoding
-from dperm.privacy.local.one_bit import LATTICE, exp_below
+from dperm.privacy.local.one_bit import LATTICE, exp_lower_bound
 from dperm.privacy.randomness import RandomSource
 from dperm.testing import ContractViolation
 from dperm.testing.local import check_answers
@@ -36,7 +36,7 @@ def test_the_ratios_are_exact_and_one_point_less_is_too_little(epsilon):
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 4.0, 16.0])
 def test_both_sides_of_the_ratio_for_any_number_of_categories(epsilon):
     """A report either keeps epsilon in both directions, in whole numbers, or is refused."""
-    above, below = exp_below(epsilon)
+    above, below = exp_lower_bound(epsilon)
     rng, kept, refused = np.random.default_rng(), 0, 0
     some = [2, 3, 100_812, 101_000, 200_000, 484_400, 10**6, (1 << 20) - 100, 1 << 20]
     some += (2 ** rng.uniform(1, 20, 400)).astype(int).tolist()

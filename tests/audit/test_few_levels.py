@@ -49,9 +49,9 @@ def test_a_few_points_more_are_caught():
     for row, step in ((first, 1), (last, -1)):
         row[::step] = [row[::step][0] + 10, *row[::step][1:-1], row[::step][-1] - 10]
     moved = (tuple(first), *rows[1:-1], tuple(last))
-    assert not LevelTable(moved).keeps(2.0)
+    assert not LevelTable(moved).satisfies(2.0)
     assert not within(moved, 2.0)
-    assert LevelTable(rows).keeps(2.0)
+    assert LevelTable(rows).satisfies(2.0)
     assert within(rows, 2.0)
 
 

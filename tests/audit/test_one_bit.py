@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import Unsupported
-from dperm.privacy.local.one_bit import LATTICE, OneBit, printed_bit_epsilon, refuse_printed_bit
+from dperm.privacy.local.one_bit import LATTICE, OneBit, printed_bit_epsilon, printed_bit_refusal
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Moments, Task
 from dperm.testing import ContractViolation
@@ -94,9 +94,9 @@ def test_the_refusal_states_the_true_epsilon():
     assert printed_bit_epsilon(0.5) == pytest.approx(1.046, abs=5e-4)
     assert printed_bit_epsilon(0.69) == pytest.approx(5.07, abs=5e-3)
     with pytest.raises(Unsupported, match=r"epsilon 1\.046"):
-        raise refuse_printed_bit(0.5)
+        raise printed_bit_refusal(0.5)
     with pytest.raises(Unsupported, match="no finite epsilon"):
-        raise refuse_printed_bit(1.0)
+        raise printed_bit_refusal(1.0)
 
 
 class TestWholeReports:

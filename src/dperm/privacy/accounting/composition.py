@@ -1,4 +1,4 @@
-"""How events add up: one fold over the leaves, and the conversion to (epsilon, delta).
+"""Composition: how events add up (one fold over the leaves), and the conversion to (epsilon, delta).
 
 :func:`leaves` is the only place that reads a ``count``. Every total (mu, Renyi, pure epsilon, set-aside delta) is
 a sum over it. All totals hold for adaptively chosen releases whose events are fixed in advance.
@@ -130,7 +130,7 @@ def _base_curve(base: Event) -> tuple[list[float], list[float]]:
 
 @lru_cache(maxsize=64)
 def _repeat_and_select_bounds(leaf: RepeatAndSelect) -> tuple[list[float], list[float], float]:
-    """Orders, the least bound of each and all larger ones, and the part of the bound that has no order."""
+    """Return the orders, the smallest bound at each order or a larger one, and the part that no order changes."""
     orders, values = _base_curve(leaf.base)
     extra = curves.repeat_and_select_extra(orders, values, leaf.mean_runs, leaf.shape)
     bounds = [curves.repeat_and_select(v, a, extra, leaf.mean_runs) for a, v in zip(orders, values, strict=True)]
@@ -195,7 +195,7 @@ class EpsilonBound:
 
 
 def order_offset(order: float, delta: float) -> float:
-    """What is added to a Renyi divergence of ``order`` to get epsilon at ``delta``.
+    """Return what must be added to a Renyi divergence of ``order`` to get epsilon at ``delta``.
 
     ln((a-1)/a) - (ln delta + ln a)/(a-1): Canonne, Kamath & Steinke 2020 (arXiv 2004.00010), Proposition 12;
     Balle et al. 2020.
@@ -248,13 +248,13 @@ def _has_sampled_distribution(event: Event) -> bool:
 
 
 def renyi_epsilon(event: Event, delta: float) -> float:
-    """Upper bound on epsilon from the Renyi curve alone: never the tightest, never expensive."""
+    """Return an upper bound on epsilon from the Renyi curve alone: cheap, and rarely the tightest."""
     left = delta - set_aside(event)
     return _best_order(lambda a: renyi(event, a) + order_offset(a, left)) if left > 0.0 else math.inf
 
 
 def lower_epsilon(event: Event, delta: float) -> float:
-    """Epsilon that some mechanism with these events attains at ``delta``.
+    """Return an epsilon that some mechanism with these events attains at ``delta``.
 
     Keeps the Gaussian leaves (jointly one Gaussian) and the costliest other leaf, replaced by a two-answer
     mechanism that has the event; leaving the rest out is post-processing, so the result is a valid lower bound.
@@ -271,7 +271,9 @@ def lower_epsilon(event: Event, delta: float) -> float:
         elif isinstance(leaf, RepeatAndSelect):
             best = max(best, lower_epsilon(leaf.base, delta))  # with constant scores it is one run of the base
         elif isinstance(leaf, OneOf):
-            best = max(best, min(lower_epsilon(part, delta) for part in leaf.events))  # whichever is drawn attains it
+            best = max(
+                best, min(lower_epsilon(part, delta) for part in leaf.events)
+            )  # every event that can be drawn attains it
     return best
 
 
@@ -307,7 +309,7 @@ def delta(event: Event, epsilon: float) -> float:
 
 
 def _best_order(objective: Callable[[float], float]) -> float:
-    """Smallest value over orders above 1; any order is valid, so a search that misses only loses tightness."""
+    """Return the smallest value over orders above 1; any order is valid, so a missed minimum only loses tightness."""
     values = [objective(float(a)) for a in _ORDERS]
     best = int(np.argmin(values))
     low = float(_ORDERS[max(best - 1, 0)])
@@ -323,7 +325,7 @@ def _best_order(objective: Callable[[float], float]) -> float:
 
 
 def _two_point_epsilon(p: float, gain: float, drop: float, count: int, gauss: float, delta: float) -> float:
-    """Epsilon of ``count`` independent two-answer releases next to one Gaussian of parameter ``gauss``.
+    """Return epsilon of ``count`` independent two-answer releases together with one Gaussian of parameter ``gauss``.
 
     The first answer has probability ``p`` and loss ``gain``, the second loss ``drop``. Exact for few releases; for
     many, neighbouring numbers of first answers are counted together at the least of their losses.
@@ -331,7 +333,7 @@ def _two_point_epsilon(p: float, gain: float, drop: float, count: int, gauss: fl
     if count <= 4000:
         hits = np.arange(count + 1)
         weight = stats.binom.pmf(hits, count, p)
-    else:  # the tails beyond 12 standard deviations do not matter; dropping mass keeps a lower bound
+    else:  # tails beyond 12 standard deviations are dropped, which keeps a lower bound
         spread = 12.0 * math.sqrt(count * p * (1.0 - p)) + 1.0
         first, last = max(0, math.floor(count * p - spread)), min(count, math.ceil(count * p + spread))
         edges = np.arange(first, last + 1 + (width := 1 + (last - first) // 4000), width)

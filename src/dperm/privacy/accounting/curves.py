@@ -1,4 +1,4 @@
-"""What one leaf event costs: its Renyi curve and, where they exist, its GDP, pure and delta parts.
+"""The cost of one leaf event: its Renyi curve and, where they exist, its GDP, pure and delta parts.
 
 ``renyi(event, order)`` bounds the Renyi divergence of that order in both directions between the release on two
 neighbours. The proofs and sources are in ``curves.proof.md``. Nothing here knows how often an event happens.
@@ -38,12 +38,12 @@ def _log_mean_exp(log_weights: list[float], exponents: list[float]) -> float:
 
 
 def _rounding(largest_exponent: float) -> float:
-    """What rounding may take from a log moment whose terms have exponents up to this size."""
+    """Return a bound on the rounding error of a log moment whose terms have exponents up to this size."""
     return 2e-15 * (1.0 + largest_exponent)
 
 
 def _capped(log_moment: float, order: float, epsilon: float) -> float:
-    """Renyi divergence of a pure ``epsilon`` release: never above epsilon, nor order epsilon^2/2.
+    """Return the Renyi divergence of a pure ``epsilon`` release, at most epsilon and at most order epsilon^2/2.
 
     The latter is Bun & Steinke 2016, Proposition 1.4; it is exact in the limit of small epsilon, where the log moment
     is lost in rounding.
@@ -145,7 +145,7 @@ def _response_renyi(epsilon: float, n_values: int, order: float) -> float:
     return _capped(float(np.logaddexp.reduce(terms)) + _rounding(order * epsilon), order, epsilon)
 
 
-@lru_cache(maxsize=4096)  # one event is asked for many deltas at the same orders
+@lru_cache(maxsize=4096)  # many deltas of one event use the same orders
 def _poisson_log_moment(event: PoissonGaussian, order: int) -> float:
     """log E_N(0,s^2)[(mixture density / density)^order] for a whole order (Mironov, Talwar & Zhang 2019)."""
     if order <= 1:
@@ -176,7 +176,7 @@ def repeat_and_select(at_order: float, order: float, extra: float, mean_runs: fl
 def repeat_and_select_extra(
     base_orders: list[float], base_values: list[float], mean_runs: float, shape: float
 ) -> float:
-    """Return the part of that bound which rests on a second order of the base.
+    """Return the part of that bound that depends on a second order of the base.
 
     ``base_values`` are its divergences at ``base_orders``, any of which gives a valid bound: the smallest is taken.
     """
@@ -229,9 +229,9 @@ def delta_part(event: Event) -> float:
 
 
 def two_point_witness(event: Event) -> tuple[float, float, float] | None:
-    """A two-answer mechanism with this event: the probability of its first answer and the loss of each answer.
+    """Return a two-answer mechanism with this event: the probability of its first answer and the loss of each answer.
 
-    Used for lower bounds only: they show how loose an upper bound may be.
+    It serves lower bounds only, which show how loose an upper bound may be.
     """
     if isinstance(event, Selection):
         # two candidates whose scores move apart by the full sensitivity, symmetric: log odds +-range/2

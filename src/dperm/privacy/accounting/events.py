@@ -1,8 +1,8 @@
-"""What a release costs, as frozen data without behaviour.
+"""Events: the privacy cost of releases, as frozen data without behaviour.
 
 An event knows its kind and its noise multiplier (noise scale / sensitivity), never an absolute scale, so it
-can be written before any data are seen. What an event costs is in :mod:`dperm.privacy.accounting.curves`; how events
-add up is in :mod:`dperm.privacy.accounting.composition`, the only code that reads a ``count``.
+can be written before any data are seen. The cost of an event is in :mod:`dperm.privacy.accounting.curves`; how
+events add up is in :mod:`dperm.privacy.accounting.composition`, the only code that reads a ``count``.
 
 ``replacement_ratio`` is the query's sensitivity under ``replace-one`` divided by the one under ``zero-out``
 (2 for sums, sqrt(2) for Gram matrices, 1 for counts around a constant). It lets a ledger kept under
@@ -177,19 +177,19 @@ class RepeatAndSelect(Event):
 
 @dataclass(frozen=True)
 class OneOf(Event):
-    """One of several events, drawn by chance without looking at the data; it costs what the costliest may."""
+    """One of several events, drawn at random without looking at the data; it costs as much as the costliest."""
 
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         if not self.events:
-            raise InvalidInput("one of no events is none: list at least one.")
+            raise InvalidInput("OneOf needs at least one event.")
 
 
 @dataclass(frozen=True)
 class Unbounded(Event):
-    """A release without a guarantee (seeded noise, a printed calibration); every budget refuses it."""
+    """A release without a guarantee (seeded noise, a printed calibration); no budget admits it."""
 
     reason: str
 
@@ -236,7 +236,7 @@ _KINDS: dict[str, type[Event]] = {
     )
 }
 
-#: events whose proof does not cover a record that is swapped for another
+#: events whose proof does not cover replacing a record by another one
 ZERO_OUT_ONLY: tuple[type[Event], ...] = (PoissonGaussian, ObjectivePerturbation)
 
 
@@ -280,7 +280,7 @@ def restate(event: Event, stated: Neighbours, wanted: Neighbours) -> Event:
 
     A replace-one guarantee also holds for zero-out: no query's sensitivity is larger there
     (``replacement_ratio >= 1``). The other way each leaf's sensitivity grows by its ``replacement_ratio``;
-    leaves without one use group privacy of two, or are refused.
+    leaves without one use group privacy for two records, or are refused.
     """
     if stated is wanted or wanted is Neighbours.ZERO_OUT:
         return event
@@ -301,7 +301,7 @@ def _to_replace_one(leaf: Event) -> Event:
     if isinstance(leaf, _Noise):
         return replace(leaf, noise_multiplier=leaf.noise_multiplier / leaf.replacement_ratio)
     if isinstance(leaf, RandomizedResponse | Unbounded):
-        return leaf  # a local report ranges over all true answers: it is replace-one already
+        return leaf  # a local report's bound covers all pairs of true answers: it is replace-one already
     if isinstance(leaf, ZCDP):
         return ZCDP(4.0 * leaf.rho)  # group privacy of two: Bun & Steinke 2016, Proposition 1.9
     if isinstance(leaf, ApproximateDP):
@@ -309,7 +309,7 @@ def _to_replace_one(leaf: Event) -> Event:
         delta = leaf.delta * (1.0 + math.exp(min(leaf.epsilon, 700.0)))
         if delta >= 1.0:
             raise Unsupported(
-                f"an event known only to be ({leaf.epsilon:g}, {leaf.delta:g})-DP under zero-out promises nothing "
+                f"an event known only to be ({leaf.epsilon:g}, {leaf.delta:g})-DP under zero-out has no guarantee "
                 "under replace-one: use a ledger created with neighbours='zero-out'."
             )
         return ApproximateDP(2.0 * leaf.epsilon, delta)

@@ -417,7 +417,7 @@ def test_poisson_is_refused_under_replace_one(event: Event) -> None:
 
 
 def test_a_restated_delta_of_one_is_refused() -> None:
-    with pytest.raises(Unsupported, match="promises nothing"):
+    with pytest.raises(Unsupported, match="has no guarantee"):
         restate(ApproximateDP(5.0, 0.01), ZERO, SWAP)
 
 

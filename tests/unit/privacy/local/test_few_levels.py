@@ -60,7 +60,7 @@ def test_every_word_goes_to_its_level():
 def test_a_value_is_rounded_to_the_knots_around_it():
     report = FewLevels(3.0, 6)
     knots = report.table.knots
-    knot, up = report.pieces([-1.0, 1.0, (knots[2] + 3.0 * knots[3]) / 4.0, np.nan, -9.0])
+    knot, up = report.knots_of([-1.0, 1.0, (knots[2] + 3.0 * knots[3]) / 4.0, np.nan, -9.0])
     assert knot.tolist() == [0, knots.size - 2, 2, 0, 0]
     assert up[[0, 1, 3, 4]].tolist() == [0, LATTICE, 0, 0]
     assert int(up[2]) == pytest.approx(0.75 * LATTICE, rel=1e-9)

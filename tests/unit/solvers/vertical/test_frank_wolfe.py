@@ -169,7 +169,7 @@ def fit(draws, scale):
     return stats.chisquare(observed, len(draws) * special.softmax(SCORES / scale)).pvalue
 
 
-def test_a_joined_race_has_the_law_of_one_race():
+def test_a_joint_selection_has_the_law_of_one_race():
     source = RandomSource("joined")
     assert fit([joined(source, 0.8) for _ in range(3000)], 0.8) > 1e-3
 
