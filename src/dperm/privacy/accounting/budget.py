@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
 from dperm.errors import InvalidBudget
 from dperm.privacy.accounting import gdp
+from dperm.validation import is_number
 
 __all__ = ["Budget", "default_delta"]
 
@@ -53,7 +53,7 @@ def default_delta(n: int) -> float:
 
 
 def _number(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if not is_number(value):
         raise InvalidBudget(f"{what} must be a number, not {type(value).__name__}.")
     number = float(value)
     if math.isnan(number):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.accounting import composition
+from dperm.privacy.accounting import composition, pld
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import (
     ApproximateDP,
@@ -27,7 +27,7 @@ from dperm.privacy.accounting.events import (
 )
 from dperm.privacy.accounting.objective_perturbation import perturbation_event
 
-__all__ = ["CalibratedPlan", "Plan", "PlannedRelease", "calibrate", "smallest_scale"]
+__all__ = ["CalibratedPlan", "Plan", "PlannedRelease", "calibrate", "clear_cache", "smallest_scale"]
 
 _KINDS = {"gaussian": Gaussian, "laplace": Laplace, "selection": Selection}
 
@@ -216,6 +216,12 @@ def smallest_scale(plan: HasEvent, budget: Budget) -> float:
 @lru_cache(maxsize=256)
 def _cached_scale(plan: Plan, budget: Budget) -> float:
     return smallest_scale(plan, budget)
+
+
+def clear_cache() -> None:
+    """Forget all calibrated scales and the loss distributions behind them."""
+    _cached_scale.cache_clear()
+    pld.clear_cache()
 
 
 def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budget, *, precision: float) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.validation import positive
 
 __all__ = [
     "ZCDP",
@@ -41,11 +42,6 @@ __all__ = [
 ]
 
 
-def _positive(value: float, what: str) -> None:
-    if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{what} must be a positive finite number, not {value!r}.")
-
-
 @dataclass(frozen=True)
 class Event:
     """Base of all events."""
@@ -57,7 +53,7 @@ class _Noise(Event):
     replacement_ratio: float = 2.0
 
     def __post_init__(self) -> None:
-        _positive(self.noise_multiplier, f"noise_multiplier of {type(self).__name__}")
+        positive(f"noise_multiplier of {type(self).__name__}", self.noise_multiplier)
         if not 1.0 <= self.replacement_ratio <= 2.0:
             raise InvalidInput(f"replacement_ratio must be between 1 and 2, not {self.replacement_ratio!r}.")
 
@@ -93,7 +89,7 @@ class RandomizedResponse(Event):
     n_values: int = 2
 
     def __post_init__(self) -> None:
-        _positive(self.epsilon, "epsilon of RandomizedResponse")
+        positive("epsilon of RandomizedResponse", self.epsilon)
         if self.n_values != int(self.n_values) or self.n_values < 2:
             raise InvalidInput(f"n_values must be a whole number >= 2, not {self.n_values!r}.")
         object.__setattr__(self, "n_values", int(self.n_values))
@@ -110,7 +106,7 @@ class PoissonGaussian(Event):
     rate: float
 
     def __post_init__(self) -> None:
-        _positive(self.noise_multiplier, "noise_multiplier of PoissonGaussian")
+        positive("noise_multiplier of PoissonGaussian", self.noise_multiplier)
         if not 0.0 < self.rate <= 1.0:
             raise InvalidInput(f"rate must be in (0, 1], not {self.rate!r}.")
 
@@ -128,7 +124,7 @@ class ObjectivePerturbation(Event):
     curvature_ratio: float
 
     def __post_init__(self) -> None:
-        _positive(self.noise_multiplier, "noise_multiplier of ObjectivePerturbation")
+        positive("noise_multiplier of ObjectivePerturbation", self.noise_multiplier)
         if not (math.isfinite(self.curvature_ratio) and self.curvature_ratio >= 0.0):
             raise InvalidInput(f"curvature_ratio must be finite and at least 0, not {self.curvature_ratio!r}.")
 
@@ -140,7 +136,7 @@ class ZCDP(Event):
     rho: float
 
     def __post_init__(self) -> None:
-        _positive(self.rho, "rho of ZCDP")
+        positive("rho of ZCDP", self.rho)
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ class ApproximateDP(Event):
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        _positive(self.epsilon, "epsilon of ApproximateDP")
+        positive("epsilon of ApproximateDP", self.epsilon)
         if not 0.0 <= self.delta < 1.0:
             raise InvalidInput(f"delta of ApproximateDP must be in [0, 1), not {self.delta!r}.")
 

@@ -17,9 +17,10 @@ from dperm.errors import MissingDependency
 from dperm.privacy.accounting import curves
 from dperm.privacy.accounting.events import Event, Gaussian, Laplace, PoissonGaussian
 
-__all__ = ["applies", "lower_epsilon", "upper_delta", "upper_epsilon"]
+__all__ = ["LOSS_INTERVAL", "applies", "clear_cache", "lower_epsilon", "upper_delta", "upper_epsilon"]
 
-_INTERVAL = 1e-4  # spacing of losses for an epsilon of about 1; see _interval
+#: spacing of the grid of losses for an epsilon of about 1; a wider one gives looser bounds in less time
+LOSS_INTERVAL = 1e-4
 Leaves = Mapping[Event, int]
 
 
@@ -69,8 +70,8 @@ def _interval(leaves: Leaves) -> float:
     """
     divergences = {leaf: curves.renyi(leaf, 2.0) for leaf in leaves}
     rough = 8.8 * math.sqrt(math.fsum(count * divergences[leaf] for leaf, count in leaves.items()))
-    one = math.sqrt(min(divergences.values())) / (50.0 * _INTERVAL)
-    return _INTERVAL * 2.0 ** min(math.floor(math.log2(max(min(rough, one), 1.0))), 6)
+    one = math.sqrt(min(divergences.values())) / (50.0 * LOSS_INTERVAL)
+    return LOSS_INTERVAL * 2.0 ** min(math.floor(math.log2(max(min(rough, one), 1.0))), 6)
 
 
 def _module() -> Any:
@@ -82,6 +83,11 @@ def _module() -> Any:
             "pip install 'dperm[sgd]'."
         ) from None
     return privacy_loss_distribution
+
+
+def clear_cache() -> None:
+    """Forget all computed distributions, as after a change of :data:`LOSS_INTERVAL`."""
+    _composed_items.cache_clear()
 
 
 def _composed(leaves: Leaves, interval: float, *, pessimistic: bool) -> Any:

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.atomic_files import create_exclusively, user_folder
 from dperm.errors import LedgerError
+from dperm.types import AnyArray
 
 __all__ = ["KEY_FILE", "fingerprint", "user_key"]
 
@@ -61,7 +61,7 @@ def fingerprint(arrays: Iterable[Any], key: bytes) -> str:
     return code.hexdigest()
 
 
-def _row_blocks(array: NDArray[Any]) -> Iterable[NDArray[Any]]:
+def _row_blocks(array: AnyArray) -> Iterable[AnyArray]:
     """Split an array into parts that can be flattened without copying the whole array."""
     if array.flags.c_contiguous or array.ndim < 2:
         return (array,)
@@ -69,7 +69,7 @@ def _row_blocks(array: NDArray[Any]) -> Iterable[NDArray[Any]]:
     return (array[start : start + rows] for start in range(0, len(array), rows))
 
 
-def _bytes_of(part: NDArray[Any]) -> bytes:
+def _bytes_of(part: AnyArray) -> bytes:
     if part.dtype.kind in "biuf":
         return (part.astype("<f8") + 0.0).tobytes()  # + 0.0 turns -0.0 into 0.0
     # labels and categories: length-prefixed text, so that ("ab", "c") differs from ("a", "bc")

@@ -19,6 +19,7 @@ from dperm.privacy.accounting.events import ApproximateDP, Event, RandomizedResp
 from dperm.privacy.local.one_bit import LATTICE, OneBit, lattice_floor, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray, IntArray
+from dperm.validation import whole
 
 __all__ = ["CategoryReport", "LocalHashing", "RandomizedCategory", "UnaryEncoding"]
 
@@ -43,10 +44,7 @@ class CategoryReport(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", OneBit(self.epsilon).epsilon)
-        if isinstance(self.n_categories, bool) or not isinstance(self.n_categories, int) or self.n_categories < 2:
-            raise InvalidInput(f"n_categories must be a whole number of 2 or more, not {self.n_categories!r}.")
-        if self.n_categories > 1 << 20:
-            raise InvalidInput("n_categories must be at most 2^20.")
+        object.__setattr__(self, "n_categories", whole("n_categories", self.n_categories, least=2, most=1 << 20))
 
     @property
     @abstractmethod

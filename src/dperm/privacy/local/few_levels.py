@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from dperm.privacy.accounting.events import ApproximateDP
 from dperm.privacy.local.one_bit import LATTICE, exp_lower_bound, public_range, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
+from dperm.validation import is_number, whole
 
 __all__ = ["LEVELS_EPSILON_RANGE", "MOST_LEVELS", "FewLevels", "LevelTable"]
 
@@ -209,7 +209,7 @@ class FewLevels:
 
     def __post_init__(self) -> None:
         low, high = LEVELS_EPSILON_RANGE
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, Real):
+        if not is_number(self.epsilon):
             raise InvalidBudget(f"epsilon of a few-level report must be a number, not {type(self.epsilon).__name__}.")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         if not low <= self.epsilon <= high:
@@ -217,10 +217,7 @@ class FewLevels:
                 f"epsilon of a few-level report must be between {low:g} and {high:g}, not {self.epsilon!r}; below "
                 f"{low:g} send one bit."
             )
-        whole = isinstance(self.n_levels, int | np.integer) and not isinstance(self.n_levels, bool)
-        if not whole or not 3 <= self.n_levels <= MOST_LEVELS:
-            raise InvalidInput(f"n_levels must be a whole number from 3 to {MOST_LEVELS}, not {self.n_levels!r}.")
-        object.__setattr__(self, "n_levels", int(self.n_levels))
+        object.__setattr__(self, "n_levels", whole("n_levels", self.n_levels, least=3, most=MOST_LEVELS))
 
     @cached_property
     def table(self) -> LevelTable:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from dperm.errors import InvalidBudget, InvalidInput, Unsupported
 from dperm.privacy.accounting.events import RandomizedResponse
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray
+from dperm.validation import is_number
 
 __all__ = [
     "EPSILON_RANGE",
@@ -102,7 +102,7 @@ class OneBit:
 
     def __post_init__(self) -> None:
         low, high = EPSILON_RANGE
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, Real):
+        if not is_number(self.epsilon):
             raise InvalidBudget(f"epsilon of a one-bit report must be a number, not {type(self.epsilon).__name__}.")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         if not low <= self.epsilon <= high:

@@ -20,6 +20,7 @@ from dperm.privacy.accounting.guarantee import Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.local.one_bit import LATTICE
 from dperm.types import FloatArray
+from dperm.validation import is_finite_number, is_number, whole
 
 __all__ = ["LocalReport", "ShuffleBound", "Shuffled", "closed_form_epsilon"]
 
@@ -85,7 +86,7 @@ def closed_form_epsilon(epsilon: float, n: int, delta: float) -> float:
     0.0235
     """
     _check(n, delta)
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0.0 < epsilon < math.inf:
+    if not is_finite_number(epsilon) or epsilon <= 0.0:
         raise InvalidBudget(f"epsilon of a report must be a positive finite number, not {epsilon!r}.")
     if epsilon > math.log(n / (16.0 * math.log(2.0 / delta))):
         return epsilon
@@ -175,7 +176,7 @@ class Shuffled:
 
     @cached_property
     def _cells(self) -> tuple[tuple[float, float, float], ...]:
-        """Per group of statistics with similar shares: the probability to draw one of them, and bounds on the shares."""
+        """Per group of statistics with similar shares: the probability to draw one of them, and bounds on a share."""
         if self.known_shares is None:
             return ((1.0, 1.0, 1.0),)
         values, counts = np.unique(np.asarray(self.known_shares), return_counts=True)
@@ -304,7 +305,6 @@ def _bisect(delta_at: Callable[[float], float], most: float, delta: float, *, up
 
 
 def _check(n: int, delta: float) -> None:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MOST_PEOPLE:
-        raise InvalidInput(f"the number of people must be a whole number from 1 to 10^9, not {n!r}.")
-    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
+    whole("the number of people", n, most=MOST_PEOPLE)
+    if not is_number(delta) or not 0.0 < delta < 1.0:
         raise InvalidBudget(f"delta of shuffled reports must be a number between 0 and 1, not {delta!r}.")

@@ -22,6 +22,7 @@ from dperm.kernels.cells import filtered_cell, filtered_cells
 from dperm.privacy.mechanisms import integer_samplers
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
+from dperm.validation import positive
 
 __all__ = ["Lattice", "floor_noise"]
 
@@ -138,8 +139,7 @@ class Lattice:
         noise multiplier, rounded up.
         """
         for name, value in (("sensitivity", sensitivity), ("noise_multiplier", noise_multiplier), ("bound", bound)):
-            if not (math.isfinite(value) and value > 0.0):
-                raise InvalidInput(f"{name} of a release must be positive and finite, not {value!r}.")
+            positive(f"{name} of a release", value)
         if not (size >= 1 and _TINIEST < sensitivity < 1 / _TINIEST and _TINIEST < noise_multiplier < 1 / _TINIEST):
             raise Unsupported(
                 "a release needs at least one coordinate, and a sensitivity and a noise multiplier between 1e-200 and "

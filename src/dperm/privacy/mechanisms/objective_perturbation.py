@@ -24,6 +24,7 @@ from dperm.privacy.mechanisms.lattice import Lattice, floor_noise
 from dperm.privacy.mechanisms.standard import MECHANISMS, Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = [
     "PerturbedObjective",
@@ -90,9 +91,7 @@ class PerturbedObjective(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         for what in ("strength", "precision"):
-            value = getattr(self, what)
-            if not (math.isfinite(value) and value > 0.0):
-                raise InvalidInput(f"{what} must be positive, not {value!r}.")
+            positive(what, getattr(self, what))
 
     def event(self, replacement_ratio: float) -> Event:
         return perturbation_event(self.noise_multiplier, self.curvature_ratio, replacement_ratio)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
+from dperm.validation import positive
 
 __all__ = ["TwoLevelRace", "decide_race", "gumbel_race", "race_scale"]
 
@@ -37,8 +38,7 @@ def race_scale(sensitivity: float, noise_multiplier: float, slack: float = 0.0) 
 
     ``slack`` bounds what inexact weights add to the range of the privacy loss.
     """
-    if not (math.isfinite(sensitivity) and sensitivity > 0.0):
-        raise InvalidInput(f"the sensitivity of scores must be positive and finite, not {sensitivity!r}.")
+    positive("the sensitivity of scores", sensitivity)
     room = 2.0 / noise_multiplier - slack * _UP
     if room <= 0.0 or slack > 1e-3 * room:
         raise Unsupported(_TOO_LARGE)

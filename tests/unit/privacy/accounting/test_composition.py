@@ -291,7 +291,7 @@ def test_a_coarser_grid_of_losses_stays_an_upper_bound_and_a_tight_one(
     """At epsilon 10 to 30 losses lie on a coarser grid, which must not lie below what a lower bound attains."""
     pytest.importorskip("dp_accounting")
     uses = {PoissonGaussian(multiplier, rate): count}
-    assert pld._interval(uses) > pld._INTERVAL
+    assert pld._interval(uses) > pld.LOSS_INTERVAL
     upper = pld.upper_epsilon(uses, 1e-6)
     finer = float(pld._composed(uses, 0.5 * pld._interval(uses), pessimistic=True).get_epsilon_for_delta(1e-6))
     assert pld.lower_epsilon(uses, 1e-6) <= upper

@@ -42,7 +42,7 @@ def settled(scores: Any, scale: float, source: Any) -> int:
     """A race decided entirely by the slow path."""
     words = source.words(len(scores))
     digits = {j: int(word) for j, word in enumerate(words)}
-    return selection._settle(digits, 64, np.asarray(scores, float), scale, source)[0]
+    return selection._compare_exactly(digits, 64, np.asarray(scores, float), scale, source)[0]
 
 
 def two_level(scores: Any, scale: float) -> TwoLevelRace:
@@ -308,7 +308,7 @@ def test_drawing_follows_its_definition_on_both_paths(spread: float) -> None:
             point = sum((Fraction(w, 2 ** (64 * (i + 1))) for i, w in enumerate([word, *digits])), Fraction(0))
             expected = exact_draw(parts, powers, point)
             assert selection._draw(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
-            assert selection._settle_draw(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
+            assert selection._draw_exactly(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
 
 
 def test_points_on_a_boundary_get_more_digits() -> None:
