@@ -59,17 +59,17 @@ def renyi(event: Event, order: float) -> float:
 
 
 @renyi.register
-def _(event: Gaussian, order: float) -> float:
+def _gaussian_renyi(event: Gaussian, order: float) -> float:
     return order / (2.0 * event.noise_multiplier**2)
 
 
 @renyi.register
-def _(event: ZCDP, order: float) -> float:
+def _zcdp_renyi(event: ZCDP, order: float) -> float:
     return order * event.rho
 
 
 @renyi.register
-def _(event: Laplace, order: float) -> float:
+def _laplace_renyi(event: Laplace, order: float) -> float:
     shift = 1.0 / event.noise_multiplier
     logs = [math.log(order / (2.0 * order - 1.0)), math.log((order - 1.0) / (2.0 * order - 1.0))]
     log_moment = _log_mean_exp(logs, [(order - 1.0) * shift, -order * shift])
@@ -77,23 +77,23 @@ def _(event: Laplace, order: float) -> float:
 
 
 @renyi.register
-def _(event: Selection, order: float) -> float:
+def _selection_renyi(event: Selection, order: float) -> float:
     return min(bounded_range_renyi(event.loss_range, order), order * event.loss_range**2 / 8.0)
 
 
 @renyi.register
-def _(event: RandomizedResponse, order: float) -> float:
+def _randomized_response_renyi(event: RandomizedResponse, order: float) -> float:
     return _response_renyi(event.epsilon, event.n_values, order)
 
 
 @renyi.register
-def _(event: ApproximateDP, order: float) -> float:
+def _approximate_dp_renyi(event: ApproximateDP, order: float) -> float:
     # Outside an event of probability delta (see delta_part) the pair is dominated by two-way randomized response.
     return _response_renyi(event.epsilon, 2, order)
 
 
 @renyi.register
-def _(event: PoissonGaussian, order: float) -> float:
+def _poisson_gaussian_renyi(event: PoissonGaussian, order: float) -> float:
     whole = order / (2.0 * event.noise_multiplier**2)  # a sample never costs more than all records
     if order > _LARGEST_POISSON_ORDER:
         return whole
@@ -105,7 +105,7 @@ def _(event: PoissonGaussian, order: float) -> float:
 
 
 @renyi.register
-def _(event: ObjectivePerturbation, order: float) -> float:
+def _objective_perturbation_renyi(event: ObjectivePerturbation, order: float) -> float:
     mu = 1.0 / event.noise_multiplier
     # the loss is at most log(1 + ratio) + mu |Z| + mu^2/2: twice the moment of a Gaussian loss over Z > 0
     half = (math.log(2.0) + float(special.log_ndtr((order - 1.0) * mu))) / (order - 1.0)
@@ -114,7 +114,7 @@ def _(event: ObjectivePerturbation, order: float) -> float:
 
 
 @renyi.register
-def _(event: Unbounded, order: float) -> float:
+def _unbounded_renyi(event: Unbounded, order: float) -> float:
     return math.inf
 
 
