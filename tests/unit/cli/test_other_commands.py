@@ -149,11 +149,11 @@ def test_a_cap_on_an_unknown_name_is_not_set_by_a_typing_error(dperm, people, ho
     dperm(*FIT)
     refused = dperm(*cap)
     assert refused.code == 2
-    assert "knows no data set 'peopel'; it knows people." in refused.err
+    assert "has no data set 'peopel'; it has people." in refused.err
     assert "--yes" in refused.err
     assert json.loads(dperm("ledger", "list", "--json").out)["datasets"][0]["dataset"] == "people"
     done = dperm(*cap, "--yes")
-    assert (done.code, "it knows people" in done.err) == (0, True)
+    assert (done.code, "it has people" in done.err) == (0, True)
     assert dperm("ledger", "cap", "people", "--epsilon", "2").code == 0  # known: as before
 
 
