@@ -45,7 +45,7 @@ def test_the_floor_is_the_smallest_one():
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
-def test_the_bits_keep_epsilon_and_spend_it(epsilon):
+def test_the_bits_satisfy_epsilon_and_use_all_of_it(epsilon):
     source = RandomSource(1)
     check_one_bit(lambda v: OneBit(epsilon).report(v, source), (-1.0, 1.0, 0.0, 7.0, np.nan), epsilon)
 
@@ -111,7 +111,7 @@ class TestWholeReports:
 
         return send
 
-    def test_a_task_keeps_its_epsilon(self):
+    def test_a_task_satisfies_its_epsilon(self):
         task = Task("t", 1.0, Moments(((1, 0), (1, 1)), (1.0, 1.0), 2))
         check_one_bit(self.report(task, RandomSource(9)), (0, 1, 2, 3), 1.0)
 

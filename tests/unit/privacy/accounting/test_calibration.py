@@ -212,7 +212,7 @@ def test_bad_plans_are_refused() -> None:
         calibrate(PLANS["one gaussian"], BUDGET).noise_multiplier("other")
 
 
-def test_a_second_calibration_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_calibration_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     made = plan(("gaussian", 7, 0.5), ("selection", 3, 0.5))
     first = calibrate(made, BUDGET)
     asked: list[float] = []
@@ -225,7 +225,7 @@ def test_a_second_calibration_is_not_worked_out_again(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "other", [{"share": 0.4}, {"count": 8}, {"kind": "laplace"}, {"replacement_ratio": 1.0}], ids=str
 )
-def test_only_the_same_plan_and_budget_share_an_answer(other: dict[str, Any]) -> None:
+def test_only_the_same_plan_and_budget_share_a_result(other: dict[str, Any]) -> None:
     one = PlannedRelease("a", "gaussian", 7, 0.5)
     second = PlannedRelease("b", "selection", 3, 0.5)
     clear_cache()
@@ -235,7 +235,7 @@ def test_only_the_same_plan_and_budget_share_an_answer(other: dict[str, Any]) ->
     assert _cached_scale.cache_info().hits == 0
 
 
-def test_a_curvature_left_to_the_budget_is_settled() -> None:
+def test_a_curvature_left_to_the_budget_is_fixed_by_it() -> None:
     release = PlannedRelease("m", "objective", 1, curvature_ratio=math.inf, curvature_share=0.1)
     made = calibrate(Plan((release,)), Budget(2.0, 1e-6))
     assert made.plan.releases[0].curvature_ratio == pytest.approx(math.expm1(0.2))

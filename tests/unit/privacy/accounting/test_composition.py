@@ -85,7 +85,7 @@ def test_every_use_is_counted() -> None:
 
 
 @pytest.mark.parametrize("bug", ["drop", "outer", "inner", "merge"])
-def test_lost_counts_are_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_counts_are_detected(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = composition.leaves
 
     def wrong(event: Event) -> dict[Event, int]:
@@ -505,6 +505,6 @@ def test_broken_events_are_refused(data: dict[str, Any]) -> None:
         lambda: Repeat(Gaussian(1.0), -1),
     ],
 )
-def test_events_without_a_meaning_are_refused(make: Callable[[], Event]) -> None:
+def test_invalid_events_are_refused(make: Callable[[], Event]) -> None:
     with pytest.raises(InvalidInput):
         make()

@@ -79,7 +79,7 @@ def test_the_same_table_every_time():
     assert sum(FewLevels(2.0, 3).table.least) == 1304969212
 
 
-def test_what_a_report_costs():
+def test_the_cost_of_a_report():
     report = FewLevels(2.0)
     assert composition.epsilon(report.event, 1e-12).epsilon <= 2.0
     assert report.epsilon_realised == pytest.approx(2.0, abs=1e-6)
@@ -160,7 +160,7 @@ class TestTasks:
                 Task.from_schema({**schema, "levels": broken})
 
 
-def test_a_table_that_does_not_keep_its_epsilon_is_refused(monkeypatch):
+def test_a_table_that_does_not_satisfy_its_epsilon_is_refused(monkeypatch):
     """Also where Python leaves out assertions."""
     monkeypatch.setattr(LevelTable, "keeps", lambda self, epsilon: False)
     with pytest.raises(Unsupported, match="does not keep"):

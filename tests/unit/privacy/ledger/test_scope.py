@@ -20,7 +20,7 @@ def _resumed(ledger, made, **how):
     return Scope(PLAN, ledger, REPLACE_ONE, "fit", resumed=made, **how)
 
 
-def test_a_reservation_goes_on_where_it_was():
+def test_a_reservation_continues_where_it_stopped():
     ledger = Ledger()
     first = Scope(PLAN, ledger, REPLACE_ONE, "fit")
     first.charge("q", EVENT)

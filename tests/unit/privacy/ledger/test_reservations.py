@@ -89,7 +89,7 @@ def test_plans_that_follow_are_checked_where_their_data_are_known(ledger):
     assert [ledger.for_dataset(name).spent().n_fits for name in ("people", "other", "copy")] == [1, 1, 0]
 
 
-def test_a_refusal_speaks_of_shares_of_the_cap(ledger):
+def test_a_refusal_names_shares_of_the_cap(ledger):
     cap = ledger.set_cap(Budget(1.0, 1e-6))
     ledger.reserve(Gaussian(1.5 / Budget(1.0, 1e-6).mu), "replace-one")
     with pytest.raises(BudgetRefused) as refused:
@@ -152,7 +152,7 @@ def test_of_two_names_the_one_with_a_cap_is_charged(ledger, capped):
         assert other.reserve(Gaussian(20.0), "replace-one", fingerprint=rows).dataset == capped
 
 
-def test_a_handle_tells_its_own_reservations_from_those_of_others(ledger):
+def test_a_handle_distinguishes_its_own_reservations_from_others(ledger):
     mine, theirs = ledger.recognising("f"), Ledger(ledger.address, dataset="people").recognising("f")
     theirs.reserve(Gaussian(20.0), "replace-one", "same purpose")
     assert mine.made_here() == []
