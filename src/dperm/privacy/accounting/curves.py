@@ -245,7 +245,7 @@ def two_point_witness(event: Event) -> tuple[float, float, float] | None:
         rest = event.epsilon if spare is None else float(np.logaddexp(event.epsilon, spare))
         return p, event.epsilon, others - rest
     if isinstance(event, Laplace):
-        # sign of the release when one neighbour sits at the threshold
+        # sign of the release when the value of one neighbour is the threshold
         shift = 1.0 / event.noise_multiplier
         return 1.0 - 0.5 * math.exp(-shift), math.log1p(-math.expm1(-shift)), -shift
     return None

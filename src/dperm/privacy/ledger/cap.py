@@ -104,7 +104,7 @@ class Cap:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Cap:
-        """Inverse of :meth:`to_dict`; the stored order and limit are kept, never computed anew."""
+        """Inverse of :meth:`to_dict`; the stored order and limit are used, never recomputed."""
         budget = Budget(data["epsilon"], data["delta"])
         return cls(budget, data["mode"], data["order"], data["limit"], data["delta_reserve"])
 

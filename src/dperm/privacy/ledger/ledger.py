@@ -222,7 +222,7 @@ class Ledger:
             Of the data, from :meth:`fingerprint`. Data known under another name are charged to that name; no cap can
             be bypassed.
         requested
-            The budget that the plan was made for, shown beside it; what is charged comes from ``event`` alone.
+            The budget that the plan was made for, for display only; the charge comes from ``event`` alone.
 
         Raises
         ------

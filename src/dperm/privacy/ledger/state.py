@@ -321,7 +321,7 @@ class Journal:
         return self.storage.write(linked)
 
     def checked_rows(self) -> list[Row]:
-        """Read every row anew and check the whole chain."""
+        """Read all rows again and check the whole chain."""
 
         def whole(read: Reader) -> list[Row]:
             rows = read(1)

@@ -237,7 +237,7 @@ def printed_bit_epsilon(epsilon: float) -> float:
 def printed_bit_refusal(epsilon: float) -> Unsupported:
     """Return the error that refuses the printed bit and states its true cost."""
     true = printed_bit_epsilon(epsilon)
-    cost = "no finite epsilon at all" if math.isinf(true) else f"epsilon {true:.4g}"
+    cost = "no finite epsilon" if math.isinf(true) else f"epsilon {true:.4g}"
     return Unsupported(
         f"the printed one-bit report at epsilon {epsilon:.4g} is not private as stated: the bit 0 costs {cost}; "
         "use a one-bit report on the lattice instead."

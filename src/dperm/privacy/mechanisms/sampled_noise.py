@@ -1,6 +1,6 @@
 """Gaussian noise on a sum over a secret Poisson sample of people.
 
-Every person is taken into the sample with probability ``rate``, independently and anew for each release; the sample
+Every person is in the sample with probability ``rate``, independently of the others and of earlier releases; the sample
 itself is never released. Mechanism: Abadi et al. 2016 (arXiv 1607.00133). Cost:
 ``privacy/accounting/curves.proof.md``, proved for ``zero-out`` only. Proof of the sampling:
 ``queries/sampled.proof.md``.
