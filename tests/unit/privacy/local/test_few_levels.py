@@ -162,8 +162,8 @@ class TestTasks:
 
 def test_a_table_that_does_not_satisfy_its_epsilon_is_refused(monkeypatch):
     """Also where Python leaves out assertions."""
-    monkeypatch.setattr(LevelTable, "keeps", lambda self, epsilon: False)
-    with pytest.raises(Unsupported, match="does not keep"):
+    monkeypatch.setattr(LevelTable, "satisfies", lambda self, epsilon: False)
+    with pytest.raises(Unsupported, match="does not satisfy"):
         _ = FewLevels(2.123, 5).table
 
 

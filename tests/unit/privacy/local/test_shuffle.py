@@ -95,7 +95,7 @@ def test_the_collector_cannot_shuffle_for_itself(shuffler):
 
 def test_bad_input():
     for shuffler in ("", "  ", None, 3):
-        with pytest.raises(InvalidInput, match="shuffler must name"):
+        with pytest.raises(InvalidInput, match="shuffler must be a name"):
             Shuffled(OneBit(1.0), 1000, shuffler, "the collector")
     for n in (0, 1.5, True, 10**10):
         with pytest.raises(InvalidInput, match="number of people"):
