@@ -1,4 +1,4 @@
-"""Files that must appear complete or not at all, and the folder of a user's own dperm files."""
+"""Write files completely or not at all, and find the folder of a user's own dperm files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from dperm.errors import InvalidInput
 
-__all__ = ["published", "user_folder", "write_atomically"]
+__all__ = ["create_exclusively", "sync_folder", "user_folder", "write_atomically"]
 
 
 def user_folder() -> Path:
-    """Folder of this user's dperm files: ``$DPERM_HOME``, else the platform's folder for settings."""
+    """Return the folder of this user's dperm files: ``$DPERM_HOME``, else the platform's folder for settings."""
     if home := os.environ.get("DPERM_HOME"):
         return Path(home).expanduser()
     if sys.platform == "win32":
@@ -28,10 +28,11 @@ def user_folder() -> Path:
 
 
 @contextlib.contextmanager
-def published(path: Path) -> Iterator[Path]:
-    """Give a private temporary file to fill, then make it appear at ``path`` in one step.
+def create_exclusively(path: Path) -> Iterator[Path]:
+    """Yield a private temporary file to fill, then let it appear at ``path`` in one step.
 
-    A file that is at ``path`` by then stays as it is: the first of two racing processes wins.
+    A file that exists at ``path`` by then is not replaced: of two processes that create the file at the same time, the
+    first one succeeds, and both find a complete file.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")  # mode 0600
     os.close(handle)
@@ -43,11 +44,11 @@ def published(path: Path) -> Iterator[Path]:
                 os.link(draft, path)
             except FileExistsError:
                 raise
-            except OSError:  # a file system without hard links: exclusive, though not in one step
+            except OSError:  # a file system without hard links: exclusive, but not in one step
                 _copy_exclusively(draft, path)
-        _flush_folder(path.parent)
+        _try_to_sync_folder(path.parent)
     finally:
-        for leftover in (draft, Path(f"{draft}-journal")):
+        for leftover in (draft, Path(f"{draft}-journal")):  # SQLite keeps a journal next to its file
             with contextlib.suppress(FileNotFoundError):
                 leftover.unlink()
 
@@ -60,21 +61,39 @@ def _copy_exclusively(source: Path, target: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def _flush_folder(folder: Path) -> None:
-    """Make the new name survive a power cut; some platforms cannot open folders."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def sync_folder(folder: Path) -> None:
+    """Flush a folder to disk, so that new and changed names in it survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _try_to_sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # some platforms cannot open a folder
+        sync_folder(folder)
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes, *, private: bool = False) -> Path:
-    """Write a file whole or not at all: under another name first, then moved to its place.
+    """Write a file completely or not at all: under a temporary name first, then moved to its place.
 
-    Who may read it follows from the user's umask, or stays as it is for a file that is written over; ``private`` lets
-    its owner alone. Whatever the system refuses is said of ``path``.
+    Parameters
+    ----------
+    path
+        Where the file goes. Its folder must exist.
+    content
+        Text, written as UTF-8, or bytes.
+    private
+        Whether only the owner may read the file. By default an existing file keeps its permissions, and a new one gets
+        those of the user's umask.
+
+    Raises
+    ------
+    InvalidInput
+        ``path`` is a folder, or its folder does not exist.
+    OSError
+        The operating system refuses; the error names ``path`` and not the temporary file.
     """
     target = Path(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
@@ -100,4 +119,5 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes, *, priv
         if error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from None
+    _try_to_sync_folder(target.parent)
     return target

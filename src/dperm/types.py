@@ -1,4 +1,4 @@
-"""Names of array types that are used everywhere."""
+"""Array types that all packages share."""
 
 from __future__ import annotations
 

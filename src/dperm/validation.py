@@ -1,6 +1,6 @@
-"""Checks of public parameters, shared by all packages: one sentence says what is wrong and what is expected.
+"""Checks of public parameters, shared by all packages; each error states the refused value and what is expected.
 
-Use these for parameters only. They show the refused value, so they must never see a private one.
+Use these for parameters only: the message shows the refused value, so it must never be a private one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_whole(value: Any) -> TypeGuard[int]:
 
 
 def finite(name: str, value: Any) -> float:
-    """Return ``value`` as a float, or say that it is not a finite number."""
+    """Return ``value`` as a float; refuse what is not a finite number."""
     if not is_finite_number(value):
         raise InvalidInput(f"{name} must be a finite number, got {value!r}.")
     return float(value)

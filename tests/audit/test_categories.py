@@ -9,7 +9,7 @@ from scipy import stats
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.local.categories import LocalHashing, RandomizedCategory, UnaryEncoding
-from dperm.privacy.local.one_bit import LATTICE, exp_below
+from dperm.privacy.local.one_bit import LATTICE, exp_lower_bound
 from dperm.privacy.randomness import RandomSource
 from dperm.testing import ContractViolation
 from dperm.testing.local import check_answers
@@ -36,7 +36,7 @@ def test_the_ratios_are_exact_and_one_point_less_is_too_little(epsilon):
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-2, 0.1, 0.5, 1.0, 2.0, 4.0, 16.0])
 def test_both_sides_of_the_ratio_for_any_number_of_categories(epsilon):
     """A report either keeps epsilon in both directions, in whole numbers, or is refused."""
-    above, below = exp_below(epsilon)
+    above, below = exp_lower_bound(epsilon)
     rng, kept, refused = np.random.default_rng(), 0, 0
     some = [2, 3, 100_812, 101_000, 200_000, 484_400, 10**6, (1 << 20) - 100, 1 << 20]
     some += (2 ** rng.uniform(1, 20, 400)).astype(int).tolist()
@@ -89,7 +89,7 @@ def test_frequencies_are_unbiased_with_the_stated_variance(kind, k):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_noise_for_another_epsilon_would_be_seen(kind):
+def test_noise_for_another_epsilon_would_be_detected(kind):
     n, report, other = 100_000, kind(1.0, 5), kind(2.0, 5)
     support = other.support(other.report(np.zeros(n, int), RandomSource(1)))
     z = (report.frequencies(support, n)[0] - 1.0) / np.sqrt(report.variance(1.0, n))
@@ -120,7 +120,7 @@ class TestTheAnswersAlone:
 
     @pytest.mark.parametrize("kind", ALL)
     @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-    def test_they_keep_epsilon_and_spend_it(self, kind, epsilon):
+    def test_reports_satisfy_epsilon_and_use_all_of_it(self, kind, epsilon):
         self.audit(kind(epsilon, 4), epsilon)
 
     @pytest.mark.parametrize("kind", ALL)
@@ -173,7 +173,7 @@ class TestThePublicKey:
 
         check_answers(seen, (0, 1, 2), 1.0, n_answers=16 * g, slack=0.5)
 
-    def test_key_and_bucket_together_keep_epsilon(self):
+    def test_key_and_bucket_together_satisfy_epsilon(self):
         self.audit(LocalHashing(1.0, 4))
         with pytest.raises(ContractViolation, match="claimed"):
             self.audit(TellingKey(1.0, 4))

@@ -49,14 +49,14 @@ def test_a_few_points_more_are_caught():
     for row, step in ((first, 1), (last, -1)):
         row[::step] = [row[::step][0] + 10, *row[::step][1:-1], row[::step][-1] - 10]
     moved = (tuple(first), *rows[1:-1], tuple(last))
-    assert not LevelTable(moved).keeps(2.0)
+    assert not LevelTable(moved).satisfies(2.0)
     assert not within(moved, 2.0)
-    assert LevelTable(rows).keeps(2.0)
+    assert LevelTable(rows).satisfies(2.0)
     assert within(rows, 2.0)
 
 
 @pytest.mark.parametrize(("epsilon", "n_levels"), [(1.0, 16), (2.0, 3), (3.0, 6)])
-def test_the_answers_keep_epsilon_and_spend_it(epsilon, n_levels):
+def test_the_answers_satisfy_epsilon_and_use_all_of_it(epsilon, n_levels):
     source, report = RandomSource(1), FewLevels(epsilon, n_levels)
     values = (-1.0, 1.0, 0.0, 7.0, np.nan)
     check_answers(lambda v: report.report(v, source), values, epsilon, n_answers=n_levels, slack=0.1)
@@ -119,7 +119,7 @@ def least_worst_variance(epsilon, n_values=17, n_answers=81, widest=1.6):
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 3.0])
-def test_hardly_any_report_at_all_could_do_better(epsilon):
+def test_no_report_is_much_better(epsilon):
     assert FewLevels(epsilon).gain ** 2 < 1.055 * least_worst_variance(epsilon)
 
 
@@ -136,7 +136,7 @@ class TestWholeReports:
     def send(self, task, source):
         return lambda which: task.reports(self.records[which.astype(int)], source, np.zeros(which.size, int)).bit
 
-    def test_a_task_keeps_its_epsilon(self):
+    def test_a_task_satisfies_its_epsilon(self):
         task = Task("t", 2.0, Moments(((1, 0), (1, 1)), (1.0, 1.0), 2), n_levels=6)
         check_answers(self.send(task, RandomSource(9)), (0, 1, 2, 3), 2.0, n_answers=6)
 

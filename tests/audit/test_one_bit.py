@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import Unsupported
-from dperm.privacy.local.one_bit import LATTICE, OneBit, printed_bit_epsilon, refuse_printed_bit
+from dperm.privacy.local.one_bit import LATTICE, OneBit, printed_bit_epsilon, printed_bit_refusal
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Moments, Task
 from dperm.testing import ContractViolation
@@ -45,7 +45,7 @@ def test_the_floor_is_the_smallest_one():
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
-def test_the_bits_keep_epsilon_and_spend_it(epsilon):
+def test_the_bits_satisfy_epsilon_and_use_all_of_it(epsilon):
     source = RandomSource(1)
     check_one_bit(lambda v: OneBit(epsilon).report(v, source), (-1.0, 1.0, 0.0, 7.0, np.nan), epsilon)
 
@@ -94,9 +94,9 @@ def test_the_refusal_states_the_true_epsilon():
     assert printed_bit_epsilon(0.5) == pytest.approx(1.046, abs=5e-4)
     assert printed_bit_epsilon(0.69) == pytest.approx(5.07, abs=5e-3)
     with pytest.raises(Unsupported, match=r"epsilon 1\.046"):
-        raise refuse_printed_bit(0.5)
+        raise printed_bit_refusal(0.5)
     with pytest.raises(Unsupported, match="no finite epsilon"):
-        raise refuse_printed_bit(1.0)
+        raise printed_bit_refusal(1.0)
 
 
 class TestWholeReports:
@@ -111,7 +111,7 @@ class TestWholeReports:
 
         return send
 
-    def test_a_task_keeps_its_epsilon(self):
+    def test_a_task_satisfies_its_epsilon(self):
         task = Task("t", 1.0, Moments(((1, 0), (1, 1)), (1.0, 1.0), 2))
         check_one_bit(self.report(task, RandomSource(9)), (0, 1, 2, 3), 1.0)
 

@@ -102,7 +102,7 @@ def test_scores_cut_off_at_zero_cost_more_than_twice_the_stated():
 
 
 @pytest.mark.parametrize("penalty", [L1(0.3), NoPenalty()])
-def test_the_printed_solver_keeps_margins_whole(penalty):
+def test_the_printed_solver_does_not_cut_margins_off(penalty):
     """No two scores tie, so the certified cost of its choices holds."""
     data = problem(n=50)
     rule = GreedyScores(Logistic(), SparseWeights(4, {}, 8.0), 0.25, SeparablePenalty.of(penalty), rule="GS-s")

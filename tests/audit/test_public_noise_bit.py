@@ -39,7 +39,7 @@ def test_the_same_check_fails_on_the_printed_constants():
 
 
 @pytest.mark.parametrize("repair", REPAIRS)
-def test_the_bits_keep_epsilon_and_spend_it(repair):
+def test_the_bits_satisfy_epsilon_and_use_all_of_it(repair):
     source, mechanism = RandomSource(1), PublicNoiseBit(1.0, repair)
     check_one_bit(lambda v: mechanism.report(v, np.full(v.size, 1.5), source), (0.0, 1.0, 0.5), 1.0)
     with pytest.raises(ContractViolation):

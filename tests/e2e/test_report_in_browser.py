@@ -69,6 +69,7 @@ def browser(chromium):
 def page(browser, written):
     made = browser.new_page(viewport={"width": 900, "height": 1000})
     made.goto(written.as_uri())
+    made.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     yield made
     made.close()
 

@@ -1,4 +1,4 @@
-"""``dperm ledger``: what was spent on which data set, by which fit, and what is left."""
+"""``dperm ledger``: show what was spent on each data set, by which fit, and what is left; set caps; verify."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["ledger"]
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of data sets."""
     try:
-        book = open_ledger(context.params.get("address"))
-        return [name for name in book.datasets() if name.startswith(incomplete)]
+        opened = open_ledger(context.params.get("address"))
+        return [name for name in opened.datasets() if name.startswith(incomplete)]
     except Exception:
-        return []  # whatever is wrong is said when the command runs
+        return []  # the command itself reports what is wrong
 
 
 _NAME = click.argument("name", shell_complete=_names)
@@ -44,18 +44,18 @@ def ledger() -> None:
 @with_output
 def list_command(address: str | None, output: Output) -> None:
     """List the data sets with what is spent and left."""
-    book = open_ledger(address)
-    found = [book.for_dataset(name).spent() for name in book.datasets()]
+    opened = open_ledger(address)
+    found = [opened.for_dataset(name).spent() for name in opened.datasets()]
 
     def show(output: Output) -> None:
         if not found:
-            output.text(f"Nothing was spent yet in {book.address}.")
+            output.text(f"Nothing was spent yet in {opened.address}.")
             return
         rows = [(one.dataset, str(one.n_fits), _epsilon(one.epsilon), f"{one.delta:.2g}", *_cap(one)) for one in found]
         output.table(("data set", "uses", "epsilon", "delta", "cap", "used", "room for"), rows, right=(1, 2, 3))
-        output.text("Epsilon is that of everything together, restated at the delta beside it.")
+        output.text("Epsilon is that of all uses together, at the delta in the next column.")
 
-    data = {"ledger": book.address, "neighbours": str(book.neighbours), "head": book.head}
+    data = {"ledger": opened.address, "neighbours": str(opened.neighbours), "head": opened.head}
     output.result({**data, "datasets": [one.to_dict() for one in found]}, show)
 
 
@@ -67,24 +67,24 @@ def show_command(name: str, address: str | None, output: Output) -> None:
     """Show who spent what on data set NAME."""
     from dperm.cli.summary import budget_sentence
 
-    book = _known(address, name)
-    spent, entries = book.spent(), book.entries(name)
-    rows = _fits(entries)
+    opened = _open_known(address, name)
+    spent, entries = opened.spent(), opened.entries(name)
+    rows = _table_rows(entries)
 
     def show(output: Output) -> None:
         output.text(budget_sentence(spent)[:1].upper() + budget_sentence(spent)[1:] + ".")
         if spent.reserved_unsettled:
             output.text(
-                f"{spent.reserved_unsettled} of them reserved and not settled (running or crashed): all counts."
+                f"{spent.reserved_unsettled} of them reserved but not settled (running or crashed): they count too."
             )
         output.table(_HEADER, rows, right=(3, 4, 5))
         output.text(
-            "Each line has the budget that it was made for (~: its own figure at that delta, as none was recorded). "
-            f"They do not add up: the total is composed anew and stated at delta {spent.delta:.2g}."
+            "Each line shows the budget that the use asked for (~: none was recorded, so its own cost at that delta). "
+            f"These do not add up: the total is composed from all releases, at delta {spent.delta:.2g}."
         )
-        output.text(f"Head of the hash chain: {book.head}")
+        output.text(f"Head of the hash chain: {opened.head}")
 
-    output.result({"spent": spent.to_dict(), "entries": entries, "head": book.head}, show)
+    output.result({"spent": spent.to_dict(), "entries": entries, "head": opened.head}, show)
 
 
 @ledger.command("cap")
@@ -98,11 +98,11 @@ def show_command(name: str, address: str | None, output: Output) -> None:
 def cap_command(
     name: str, epsilon: float, delta: float, mode: str, yes: bool, address: str | None, output: Output
 ) -> None:
-    """Limit for good what may be spent on data set NAME."""
+    """Set a permanent limit on what may be spent on data set NAME."""
     from dperm.privacy.accounting.budget import Budget
 
     budget = Budget(epsilon, delta)
-    unknown = _unknown(address, name)
+    unknown = _unknown_name(address, name)
     if not yes and sys.stdin is not None and sys.stdin.isatty():
         question = f"A cap never changes. Limit {name!r} to epsilon {epsilon:g} at {delta:g}?"
         click.confirm(f"{unknown[:1].upper()}{unknown[1:]} {question}".lstrip(), abort=True, err=True)
@@ -110,11 +110,11 @@ def cap_command(
         raise InvalidInput(f"{unknown} A cap never changes: check the name, and use --yes to set it all the same.")
     elif unknown:
         output.note(f"note: {unknown}")
-    book = open_ledger(address, name, create=True)  # a cap is best set before the first fit
-    book.set_cap(budget, mode)
-    spent = book.spent()
-    told = f"Data set {name!r} may spend epsilon {epsilon:g} at delta {delta:g} in all; {spent.used:.0%} is used."
-    output.result(spent.to_dict(), lambda o: o.text(told))
+    opened = open_ledger(address, name, create=True)  # a cap is best set before the first fit
+    opened.set_cap(budget, mode)
+    spent = opened.spent()
+    text = f"Data set {name!r} may spend epsilon {epsilon:g} at delta {delta:g} in all; {spent.used:.0%} is used."
+    output.result(spent.to_dict(), lambda o: o.text(text))
 
 
 @ledger.command("export")
@@ -142,33 +142,34 @@ def export_command(out: Path | None, force: bool, address: str | None, output: O
 @with_output
 def verify_command(head: str | None, address: str | None, output: Output) -> None:
     """Check the ledger's hash chain, and that a head printed earlier is still in it."""
-    book = open_ledger(address)
-    found = book.verify(head)
-    told = "The chain holds" + (" and contains that head." if head else ".") + f" Its head is {found}."
-    output.result({"ledger": book.address, "head": found, "holds": True}, lambda o: o.text(told))
+    opened = open_ledger(address)
+    found = opened.verify(head)
+    text = "The chain is intact" + (" and contains that head." if head else ".") + f" Its head is {found}."
+    output.result({"ledger": opened.address, "head": found, "holds": True}, lambda o: o.text(text))
 
 
-def _known(address: str | None, name: str) -> Any:
-    book = open_ledger(address, name)
-    if unknown := _not_in(book, name):
+def _open_known(address: str | None, name: str) -> Any:
+    """Open a ledger that knows the data set ``name``."""
+    opened = open_ledger(address, name)
+    if unknown := _not_in(opened, name):
         raise InvalidInput(unknown)
-    return book
+    return opened
 
 
-def _unknown(address: str | None, name: str) -> str:
-    """Say that a data set is not in a ledger, which need not be there yet; empty if it is."""
+def _unknown_name(address: str | None, name: str) -> str:
+    """Return a sentence if a data set is not in the ledger, which need not exist yet; otherwise an empty text."""
     where = ledger_file(address)
     if where is not None and not where.exists():
         return f"there is no ledger at {where} yet, and no data set {name!r}."
     return _not_in(open_ledger(address, name), name)
 
 
-def _not_in(book: Any, name: str) -> str:
-    names = book.datasets()
+def _not_in(opened: Any, name: str) -> str:
+    names = opened.datasets()
     if name in names:
         return ""
     known = ", ".join(shlex.quote(one) for one in names[:8]) or "none"
-    return f"the ledger {book.address} knows no data set {name!r}; it knows {known}."
+    return f"the ledger {opened.address} has no data set {name!r}; it has {known}."
 
 
 def _epsilon(value: float) -> str:
@@ -181,8 +182,8 @@ def _cap(spent: Any) -> tuple[str, str, str]:
     return f"{spent.cap.budget.epsilon:g}", f"{spent.used:.0%}", f"epsilon {spent.fits_epsilon:.3g}"
 
 
-def _fits(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """One line per reservation: when, who, what for, with which budget, how many releases, how it ended."""
+def _table_rows(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return one row per reservation: when, who, what for, with which budget, how many releases, how it ended."""
     made: dict[str, int] = {}
     settled = set()
     for entry in entries:
@@ -195,7 +196,7 @@ def _fits(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
         time = str(entry["time"]).partition(".")[0].replace("T", " ")
         if entry["kind"] == "cap":
             budget = (f"{entry['epsilon']:g}", f"{entry['delta']:.2g}")
-            rows.append((time, "", "cap on all together", *budget, "", "set"))
+            rows.append((time, "", "cap on all uses together", *budget, "", "set"))
         elif entry["kind"] == "reserve":
             state = "done" if entry["id"] in settled else "reserved"
             releases = str(made.get(entry["id"], ""))
@@ -204,7 +205,7 @@ def _fits(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _requested(entry: dict[str, Any]) -> tuple[str, str]:
-    """Return epsilon and delta that a reservation was made for, else its own figure at the usual delta."""
+    """Return epsilon and delta that a reservation asked for, else its own cost at the usual delta."""
     if (asked := entry.get("requested")) is not None and not entry["unbounded"]:
         return f"{asked['epsilon']:g}", f"{asked['delta']:.2g}"
     if entry["unbounded"]:

@@ -1,9 +1,11 @@
-"""``dperm report``: what a model says about its privacy, in the terminal or as a page."""
+"""``dperm report``: show the privacy report of a model, in the terminal or as a page."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +13,9 @@ from dperm.cli.options import FILE
 from dperm.cli.output import Output, with_output
 from dperm.cli.writing import check_outputs
 from dperm.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dperm.reporting.report import PrivacyReport
 
 __all__ = ["report"]
 
@@ -39,13 +44,12 @@ def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
         ledger = found.ledger
         if ledger.get("head"):
             output.text(f"Ledger: data set {ledger['dataset']}, head {ledger['head']}")
-        output.text("Not covered: " + "; ".join(found.not_covered) + ".")
 
     output.result(json.loads(found.to_json()), show)
 
 
-def _read(path: Path):  # type: ignore[no-untyped-def]
-    """Return the report in a file and a function that makes its page."""
+def _read(path: Path) -> tuple[PrivacyReport, Callable[[], str]]:
+    """Return the report in a file, and a function that makes its page."""
     import dperm
     from dperm.estimators.persistence.saved import FORMAT
 
@@ -67,8 +71,8 @@ def _read(path: Path):  # type: ignore[no-untyped-def]
     if isinstance(data, dict) and data.get("format") == MODEL_FORMAT:
         if "report" not in data:
             raise InvalidInput(
-                f"{path.name} is one party's part of a model, without a report: the report is in the coordinator's "
-                "model, and what the run cost this party is in its ledger."
+                f"{path.name} is one party's part of a model and has no report: the report is in the coordinator's "
+                "model, and the cost of the run for this party is in its ledger."
             )
         text = json.dumps(data["report"])
     found = dperm.PrivacyReport.from_json(text)

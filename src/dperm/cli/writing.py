@@ -14,8 +14,8 @@ __all__ = ["check_outputs", "ledger_file"]
 def ledger_file(address: str | None) -> Path | None:
     """Return the file of the ledger at an address, of this user's own if it is None; None if it is no file."""
     from dperm.atomic_files import user_folder
-    from dperm.privacy.ledger.journal import storage_at
     from dperm.privacy.ledger.sqlite import SqliteStorage
+    from dperm.privacy.ledger.storage import storage_at
 
     storage = storage_at(user_folder() / "ledger.db" if address is None else address)
     return Path(storage.address) if isinstance(storage, SqliteStorage) else None

@@ -1,4 +1,8 @@
-"""The privacy core, usable alone: events, composition, calibration, noise, selection and the ledger.
+"""The privacy core, usable alone: accounting, mechanisms, local reports, the ledger and the random source.
+
+It imports no other part of dperm apart from kernels, shared helpers and errors. ``accounting`` and ``randomness`` are
+the basis; ``mechanisms``, ``local`` and ``ledger`` use them and not one another. Each of them says where a new thing of
+its kind goes.
 
 >>> from dperm.privacy import Budget, Plan, PlannedRelease, calibrate
 >>> plan = calibrate(Plan((PlannedRelease("counts", "gaussian", 10),)), Budget(1.0, 1e-6))

@@ -1,11 +1,11 @@
-"""The only source of randomness that protects people.
+"""The random source: the only randomness on which a guarantee may rest.
 
 AES-256 in counter mode, keyed by the operating system. The key is renewed after a fork, so that parent and child
 never share a keystream, and after every gigabyte, so that a captured state reveals little of the past. A source
 cannot be pickled or copied: a second copy would repeat the noise of the first.
 
-``insecure_seed`` keys the same code path for tests. Whoever knows the seed can remove the noise, so a seeded source
-is marked, warns, and everything made with it carries no guarantee.
+``insecure_seed`` keys the same code path for tests. Anyone who knows the seed can remove the noise. Therefore a seeded
+source is marked and warns, and its results carry no guarantee.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dperm.errors import InsecureSeedWarning, InvalidInput
 
 __all__ = ["RandomSource"]
 
-_BLOCK = 1 << 20
-_REKEY_AFTER = 1 << 30
+_BLOCK = 1 << 20  # bytes encrypted at a time, to keep the buffer of zeros small
+_REKEY_AFTER = 1 << 30  # bytes
 _ZEROS = memoryview(bytes(_BLOCK))
-_READY = 512
+_READY = 512  # words drawn ahead for single draws
 _NOTHING = np.zeros(0, np.uint64)
 
 
@@ -81,13 +81,12 @@ class RandomSource:
     def stream(self, label: str) -> RandomSource:
         """Return the draws for one labelled purpose, such as a round.
 
-        A secure source returns itself: its draws are independent whatever they are for. With ``insecure_seed`` each
-        label has a stream of its own, so that two programs that share a seed draw the same noise for the same label,
-        in whatever order they ask.
+        A secure source returns itself: its draws are always independent. With ``insecure_seed`` each label has a stream
+        of its own, so that two programs with the same seed draw the same noise for the same label, in any order.
         """
         if self._seed is None:
             return self
-        out = object.__new__(type(self))  # the warning was given when this source was made
+        out = object.__new__(type(self))  # the warning was issued when this source was made
         out.secure, out._seed = False, f"{self._seed}/{label}"
         out._start()
         _LIVE.add(out)
@@ -111,7 +110,7 @@ class RandomSource:
             return int(self._ready[self._used - 1])
 
     def _renew(self) -> None:
-        """Take a new key in another process or after a gigabyte; what is left of the old stream is thrown away."""
+        """Take a new key in another process or after a gigabyte; the rest of the old stream is discarded."""
         if self.secure and (self._drawn >= _REKEY_AFTER or os.getpid() != self._pid):
             self._rekey(_fresh_key())
 

@@ -218,7 +218,7 @@ class GreedyScores(Query):
                 )
         if self.race is not None:  # refused before the charge if these numbers cannot be raced
             multiplier, sensitivity = self.race
-            TwoLevelRace.numbers(facts.d, sensitivity, multiplier, self.bound(facts))
+            TwoLevelRace.public_parameters(facts.d, sensitivity, multiplier, self.bound(facts))
         return facts.d - len(set(self.excluded))
 
 

@@ -1,7 +1,7 @@
-"""Small figures as SVG text: no scripts, no fonts of their own, colours from the page they stand in.
+"""Small figures as SVG text: no scripts, no fonts of their own, colours from the page around them.
 
 Classes (``axis``, ``grid``, ``s0`` ...) are styled by :data:`FIGURE_STYLE`, which follows the reader's light or dark
-theme; every figure has a title and a description for people who listen to it.
+theme; every figure has a title and a description for screen readers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def line_chart(
     height: int = 300,
     alone: bool = False,
 ) -> str:
-    """Draw curves; ``mark`` is a point with a label, ``alone`` makes a file of its own.
+    """Draw curves; ``mark`` is a labelled point, ``alone`` makes a self-contained file.
 
     >>> print(line_chart([Series("a", ((0.0, 1.0), (1.0, 2.0)))], title="t", x_label="x", y_label="y")[:26])
     <svg class="figure" viewBo
@@ -89,7 +89,7 @@ def line_chart(
         parts += _legend(series, width)
     if mark is not None:
         x, y = across.place(mark[0]), up.place(mark[1])
-        # above the point, and on the side where a falling curve leaves room; else below it
+        # above the point, on the side where a falling curve leaves room; otherwise below it
         falls = series[0].points[0][1] > series[0].points[-1][1]
         fits = x < width - 220
         anchor, shift = ("start", 8) if falls == fits else ("end", -8)
@@ -104,7 +104,7 @@ def line_chart(
 
 
 def bar_of_parts(parts: Sequence[Part], *, title: str, width: int = 640) -> str:
-    """Draw one bar of shares, with a legend that says them."""
+    """Draw one bar of shares, with a legend that states them."""
     drawn, legend, start = [], [], 0.0
     for k, part in enumerate(parts):
         length = (width - 2.0) * part.size

@@ -1,4 +1,4 @@
-"""PrivacyReport: everything a fit says about its privacy, as data."""
+"""PrivacyReport: everything a fit reports about its privacy, as data and in words."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from dperm.atomic_files import write_atomically
 from dperm.errors import InvalidInput
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
+from dperm.reporting.labels import describe_release
 
 __all__ = ["PrivacyReport", "ReleaseLine", "noisy_score"]
 
@@ -21,9 +22,9 @@ FORMAT = "dperm privacy report 1"
 
 NOT_COVERED = (
     "the running time, the memory use and the errors raised for unusable data (shown to the data's owner only)",
-    "predictions on people of the training data that are published together with their true records",
+    "predictions for people of the training data that are published together with their true records",
     "anything computed from the same data outside dperm, such as a scaler, a feature selection or a test score",
-    "people who stand in several data sets that are kept under different names in the ledger",
+    "people who are in several data sets that the ledger keeps under different names",
     "an attacker who breaks AES-256 or reads this machine's memory",
 )
 
@@ -62,8 +63,8 @@ class PrivacyReport:
     ledger : dict
         Data-set name, spent before and after, and the head of the ledger's hash chain.
     score : dict or None
-        A score of the model that was paid for and released beside it; ``guarantee`` is that of the model alone, and
-        ``epsilon_together`` that of both, at the guarantee's delta.
+        A score that was paid for and released in addition to the model. ``guarantee`` is that of the model alone;
+        ``epsilon_together`` is the epsilon of both, at the guarantee's delta.
     """
 
     planned: Accounting
@@ -144,29 +145,30 @@ class PrivacyReport:
         return cls.from_dict(_restore(data) if isinstance(data, dict) else data)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report as JSON, whole or not at all."""
+        """Write the report as JSON, completely or not at all."""
         return write_atomically(path, self.to_json() + "\n")
 
     def score_sentence(self) -> str:
-        """Say what the paid score is and what it cost."""
+        """Return the paid score and its cost in words."""
         score = self.score or {}
-        told = noisy_score(score["kind"], score["value"], score["low"], score["high"], score["n"])
+        text = noisy_score(score["kind"], score["value"], score["low"], score["high"], score["n"])
         return (
-            f"{told}, for epsilon {score['epsilon']:.4g} at delta {score['delta']:.2g} of its "
-            f"own; model and score together have epsilon {score['epsilon_together']:.4g} at the model's delta"
+            f"{text}; it cost epsilon {score['epsilon']:.4g} at delta {score['delta']:.2g}, and model and score "
+            f"together have epsilon {score['epsilon_together']:.4g} at the model's delta"
         )
 
     def summary(self) -> str:
-        """Say in a few lines what is guaranteed and what was released."""
-        lines = [self.guarantee.sentence() if self.guarantee is not None else f"No guarantee: {self.reason}"]
+        """Return a few lines: what is guaranteed, what is protected and what is not covered, what was released."""
+        lines = [f"No guarantee: {self.reason}"]
+        if self.guarantee is not None:
+            lines = [self.guarantee.sentence(), f"Protected: {self.guarantee.unit}."]
+        lines += [f"Not covered: {'; '.join(self.not_covered)}."] if self.not_covered else []
+        lines += ["Released:"] if self.releases else []
         for line in self.releases:
-            forfeited = f", {line.forfeited} of them planned but unused" if line.forfeited else ""
-            lines.append(
-                f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each"
-                f"{forfeited})"
-            )
+            forfeited = (f"{line.forfeited} of them planned but unused",) if line.forfeited else ()
+            lines.append(f"- {describe_release(line.count, line.query, line.kind, line.noise_multiplier, *forfeited)}")
         if self.score is not None:
-            lines.append(f"Beside the model: {self.score_sentence()}.")
+            lines.append(f"In addition to the model: {self.score_sentence()}.")
         lines += [f"Warning: {text}." for text in self.public.get("warnings", ())]
         if self.guarantee is not None:
             lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
@@ -174,19 +176,19 @@ class PrivacyReport:
 
 
 def noisy_score(kind: str, value: float, low: float, high: float, n: int) -> str:
-    """Say a score with what its noise leaves open; an error that was cut off at 0 is known from above only."""
+    """Return a score in words, with the range that its noise allows; an error clipped to 0 has no lower end."""
 
     def shown(value: float) -> str:
         return f"{value:.1%}" if kind == "accuracy" else f"{value:.4g}"
 
     on = f"on {n:,} held-out people"
     if kind != "accuracy" and value == 0.0:
-        return f"{kind} of at most {shown(high)} {on} by its noise"
-    return f"{kind} {shown(value)} {on}, between {shown(low)} and {shown(high)} by its noise"
+        return f"{kind} of at most {shown(high)} {on}, given its noise"
+    return f"{kind} {shown(value)} {on}, between {shown(low)} and {shown(high)} given its noise"
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has words for; an infinity, for which it has none, becomes the string "infinity"."""
+    """Return a value that JSON can hold; an infinity, which it cannot, becomes the string "infinity"."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
@@ -203,7 +205,7 @@ _MAY_BE_INFINITE = frozenset({"epsilon", "looseness", "rho", "mu", "spent_before
 
 
 def _restore(value: Any, key: str = "") -> Any:
-    """Undo :func:`_plain` where a number stands; a data set may be called "infinity"."""
+    """Undo :func:`_plain` for numbers only: a data set may be called "infinity"."""
     if isinstance(value, dict):
         return {name: _restore(inner, name) for name, inner in value.items()}
     if isinstance(value, list):

@@ -14,7 +14,7 @@ from scipy import stats
 from dperm.privacy.accounting import composition
 from dperm.privacy.local.categories import RandomizedCategory
 from dperm.privacy.local.few_levels import FewLevels
-from dperm.privacy.local.one_bit import OneBit, exp_below
+from dperm.privacy.local.one_bit import OneBit, exp_lower_bound
 from dperm.privacy.randomness import RandomSource
 from dperm.testing._violation import demand
 
@@ -127,7 +127,7 @@ def _values(mechanism: Any) -> list[Any]:
 
 def _check_ratios(laws: list[tuple[int, ...]], epsilon: float) -> None:
     """Every answer, all pairs of values, in whole numbers."""
-    above, below = exp_below(epsilon)
+    above, below = exp_lower_bound(epsilon)
     demand(len({sum(law) for law in laws}) == 1, "the laws of two values do not sum to one total.")
     for first, second in permutations(laws, 2):
         for answer, (p, q) in enumerate(zip(first, second, strict=True)):

@@ -59,7 +59,7 @@ def nothing_happened(dperm, home, *but):
         (("schema", "people.csv", "--target", "nope"), "has no column 'nope'"),
         (("schema", "people.csv", "--target", "patient_id", "--out", "b.toml"), "more than 20 different texts"),
         (("predict", "schema.toml", "people.csv"), "not a dperm model"),
-        (("ledger", "show", "nobody"), "knows no data set 'nobody'"),
+        (("ledger", "show", "nobody"), "has no data set 'nobody'"),
         (("ledger", "verify", "--head", "12"), "64 hexadecimal digits"),
         (("plan", "--rows", "100", "--epsilon", "1"), "--columns"),
         (("plan", "--rows", "100", "--columns", "3", "--epsilon", "1", "--out", "a.png"), "must end in .svg"),

@@ -117,7 +117,7 @@ def test_a_paid_score_is_in_the_model_and_on_its_page(dperm, people, home):
     page = (home / "model.html").read_text()
     assert f"accuracy {report.score['value']:.1%} on 90 held-out people" in page
     assert "this fit and its score" in page
-    assert "Beside the model: accuracy" in dperm("report", "model.json").out
+    assert "In addition to the model: accuracy" in dperm("report", "model.json").out
     again = package.PrivacyReport.from_json(report.to_json())
     assert again == report
 

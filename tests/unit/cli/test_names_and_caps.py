@@ -96,10 +96,11 @@ def test_an_error_that_was_cut_off_at_0_is_said_from_above():
 
     said = _score_sentence(PaidScore("root mean squared error", 0.0, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
     assert (
-        said == "root mean squared error of at most 1.101 on 90 held-out people by its noise; paid for with epsilon 1"
+        said
+        == "root mean squared error of at most 1.101 on 90 held-out people, given its noise; paid for with epsilon 1"
     )
     said = _score_sentence(PaidScore("root mean squared error", 0.5, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
-    assert "root mean squared error 0.5 on 90 held-out people, between 0 and 1.101 by its noise" in said
+    assert "root mean squared error 0.5 on 90 held-out people, between 0 and 1.101 given its noise" in said
 
 
 def test_a_fit_and_its_score_are_two_uses(dperm, people, home):

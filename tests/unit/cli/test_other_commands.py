@@ -149,11 +149,11 @@ def test_a_cap_on_an_unknown_name_is_not_set_by_a_typing_error(dperm, people, ho
     dperm(*FIT)
     refused = dperm(*cap)
     assert refused.code == 2
-    assert "knows no data set 'peopel'; it knows people." in refused.err
+    assert "has no data set 'peopel'; it has people." in refused.err
     assert "--yes" in refused.err
     assert json.loads(dperm("ledger", "list", "--json").out)["datasets"][0]["dataset"] == "people"
     done = dperm(*cap, "--yes")
-    assert (done.code, "it knows people" in done.err) == (0, True)
+    assert (done.code, "it has people" in done.err) == (0, True)
     assert dperm("ledger", "cap", "people", "--epsilon", "2").code == 0  # known: as before
 
 
@@ -201,4 +201,4 @@ def test_the_demo_speaks_to_machines_and_to_nobody(dperm, home):
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     said = dperm("demo").out.splitlines()
     assert said == [line.rstrip() for line in said]  # in a pipe lines are neither padded nor cut
-    assert any("except for an amount of" in line and line.startswith("When one person") for line in said)
+    assert any("(epsilon 1), plus at most" in line and line.startswith("When one person") for line in said)

@@ -186,7 +186,7 @@ def test_single_words_and_arrays_continue_one_stream() -> None:
     assert drawn == counter_mode("9", len(drawn)).tolist()
 
 
-def test_words_left_from_another_process_are_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_left_from_another_process_are_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
     source = RandomSource()
     source.word()
     left = source._ready[source._used :].copy()

@@ -1,11 +1,9 @@
-"""The report page: all that a privacy officer needs, escaped, without scripts, well formed."""
+"""The report page: what a privacy officer needs comes first; names are escaped, nothing is loaded or run."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
-import stat
 import unicodedata
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,13 +11,12 @@ from html.parser import HTMLParser
 import pytest
 from scipy.special import ndtr
 
-from dperm.atomic_files import write_atomically
-from dperm.errors import InvalidInput
 from dperm.privacy.accounting import gdp
 from dperm.privacy.accounting.events import Composed, Gaussian, Repeat
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
-from dperm.privacy.accounting.posterior import passed_by_gaussian
+from dperm.privacy.accounting.posterior import exceedance_of_gaussian
 from dperm.reporting.figures import Part, Series, bar_of_parts, line_chart
+from dperm.reporting.labels import query_label
 from dperm.reporting.page import report_page
 from dperm.reporting.report import PrivacyReport, ReleaseLine
 
@@ -88,17 +85,19 @@ def test_names_are_escaped_and_nothing_is_loaded_or_run():
     assert HOSTILE in "".join(page.words)
 
 
-def test_it_has_every_part_and_says_it_to_those_who_listen():
+def test_every_part_is_there_and_readable_by_a_screen_reader():
     text = report_page(report_with())
     page = Page(text)
     assert page.tags.count("h1") == 1
     for heading in (
-        "What it means",
-        "Epsilon and delta",
-        "What was released",
-        "assumed to be public",
+        "What is protected",
+        "How strongly",
+        "What is not covered",
+        "What the guarantee relies on",
         "Budget",
-        "not cov",
+        "What was released",
+        "Epsilon at other values of delta",
+        "Public settings",
     ):
         assert heading in text
     assert ("lang", "en") in page.attributes
@@ -109,15 +108,18 @@ def test_it_has_every_part_and_says_it_to_those_who_listen():
     assert text == report_page(report_with())  # the same report gives the same bytes
 
 
-@pytest.mark.parametrize(("noise", "says"), [(80.0, "almost the same"), (20.0, "is limited."), (5.0, "but weakly")])
+@pytest.mark.parametrize(
+    ("noise", "says"), [(80.0, "almost the same"), (20.0, "is limited."), (5.0, "limited only weakly")]
+)
 def test_the_verdict_does_not_praise_a_large_epsilon(noise, says):
     assert says in report_page(report_with(noise))
 
 
-def test_without_a_guarantee_it_says_so_first():
+def test_without_a_guarantee_the_page_says_so_first():
     text = report_page(report_with(guarantee=None, reason="insecure_seed makes the noise reproducible."))
     assert "No guarantee." in text
-    assert "What it means" not in text
+    assert "What is protected" not in text
+    assert "How strongly" not in text
 
 
 def test_an_unbounded_ledger_and_one_without_a_cap():
@@ -145,20 +147,6 @@ def test_figures_stay_inside_their_frame():
     Page(line_chart([Series("flat", ((0.0, 0.0), (1.0, 0.0)))], title="t", x_label="x", y_label="y"))
 
 
-def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing_behind(tmp_path, monkeypatch):
-    (tmp_path / "taken").mkdir()
-    with pytest.raises(InvalidInput, match="it is a folder; give the name of a file"):
-        write_atomically(tmp_path / "taken", "text")
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("busy")))
-    with pytest.raises(OSError, match="busy"):
-        write_atomically(tmp_path / "free", "text")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
-def test_a_private_file_is_for_its_owner_alone(tmp_path):
-    assert stat.S_IMODE(write_atomically(tmp_path / "a", "text", private=True).stat().st_mode) == 0o600
-
-
 @pytest.mark.parametrize("epsilon", [20.5, 699.0, 1e9])
 def test_an_epsilon_that_protects_nobody_is_called_so(epsilon):
     guarantee = Guarantee(epsilon, 1e-6, "replace-one")
@@ -166,15 +154,15 @@ def test_an_epsilon_that_protects_nobody_is_called_so(epsilon):
     assert "at most" not in guarantee.sentence()
     page = report_page(replace(report_with(), guarantee=guarantee))
     assert "in practice not limited" in page
-    assert "raise that suspicion" not in page
+    assert "raise that belief" not in page
     assert "at most" in Guarantee(20.0, 1e-6, "replace-one").sentence()
 
 
-def test_what_a_fit_warned_of_is_on_the_page_and_in_the_summary():
-    report = report_with(public={"warnings": [f"noise rules {HOSTILE}"]})
+def test_warnings_of_a_fit_are_on_the_page_and_in_the_summary():
+    report = report_with(public={"warnings": [f"noise dominates {HOSTILE}"]})
     assert "What to expect" in report_page(report)
     assert HOSTILE not in report_page(report)
-    assert "Warning: noise rules" in report.summary()
+    assert "Warning: noise dominates" in report.summary()
     assert "What to expect" not in report_page(report_with())
 
 
@@ -184,23 +172,24 @@ def cells(page):
     return [[re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
 
 
-def test_a_suspicion_grows_by_the_odds_and_passes_them_more_often_than_delta():
+def test_a_belief_grows_by_the_odds_and_exceeds_them_more_often_than_delta():
     report = report_with(1.0 / gdp.mu_of(1.0, 1e-6) * math.sqrt(60))  # epsilon 1 by Gaussian releases
     text = report_page(report)
-    assert "from 1% to at most 2.7%; from 10% to at most 23.2%; from 50% to at most 73.1%." in text
-    (said,) = re.findall(r"With a probability of at most ([\d.e-]+) it is raised further", text)
+    assert ["belief before", "1%", "10%", "50%"] in cells(text)
+    assert ["belief after", "at most 2.7%", "at most 23.2%", "at most 73.1%"] in cells(text)
+    (said,) = re.findall(r"The probability that the belief rises further is at most ([\d.e-]+)\. It is not delta", text)
     tail = ndtr(-report.guarantee.epsilon / report.planned.mu + report.planned.mu / 2.0)
-    assert float(said) == pytest.approx(passed_by_gaussian(report.planned.mu, report.guarantee.epsilon), rel=0.05)
+    assert float(said) == pytest.approx(exceedance_of_gaussian(report.planned.mu, report.guarantee.epsilon), rel=0.05)
     assert float(said) > tail > 15 * report.guarantee.delta
     pure = replace(report, guarantee=replace(report.guarantee, delta=0.0))
-    assert "raised further" not in report_page(pure)
+    assert "rises further" not in report_page(pure)
 
 
 def test_noise_is_a_multiple_of_what_one_person_can_change():
     line = ReleaseLine("gradient", "gaussian", 60, 0, 40.0, 2.5, 100.0, 11)
     other = replace(line, query="moment", count=240, noise_multiplier=80.0, noise_scale=None, size=None)
     rows = cells(report_page(report_with(releases=(line, other))))
-    assert ["gradient", "60", "11", "Gaussian", "40", "100", "50%"] in rows
+    assert ["gradient of the lossgradient", "60", "11", "Gaussian", "40", "100", "50%"] in rows
     assert ["moment", "240", "", "Gaussian", "80", "", "50%"] in rows
 
 
@@ -209,7 +198,7 @@ def shares(report):
     return dict(re.findall(r">([a-z ]+): (\d+%)</text>", figure))
 
 
-def test_the_bar_of_the_budget_tells_this_fit_from_earlier_ones():
+def test_the_bar_of_the_budget_separates_this_fit_from_earlier_ones():
     report = report_with()
     assert shares(report) == {"earlier uses": "10%", "this fit": "10%", "left": "80%"}
     first = {**report.ledger, "used_before": 0.0, "n_fits": 1}
@@ -231,17 +220,17 @@ SCORE = {
 }
 
 
-def test_what_was_released_beside_the_model_is_said():
+def test_a_paid_score_is_shown_with_its_cost():
     text = report_page(report_with())
     assert "Nothing else left the data" not in text
-    assert "made of these noisy numbers and of public facts, and of nothing else." in text
-    assert "Beside it" not in text
+    assert "computed from these noisy numbers and from public facts, and from nothing else." in text
+    assert "A score was released" not in text
     text = report_page(report_with(score=SCORE))
-    assert "accuracy 81.5% on 600 held-out people, between 79.0% and 84.0% by its noise, for epsilon 0.5" in text
+    assert "accuracy 81.5% on 600 held-out people, between 79.0% and 84.0% given its noise; it cost epsilon 0.5" in text
     assert "<dt>epsilon with its score</dt><dd>1.25</dd>" in text
     error = report_with(score={**SCORE, "kind": "root mean squared error"})
     assert "root mean squared error 0.815" in report_page(error)
-    assert "Beside the model: root mean squared error" in error.summary()
+    assert "In addition to the model: root mean squared error" in error.summary()
 
 
 def test_names_that_turn_text_around_are_spelt_out():
@@ -257,7 +246,7 @@ def test_names_that_turn_text_around_are_spelt_out():
     assert page.count("<bdi>good\\u202edab\\u2066\\n\u0301</bdi>") == 4
 
 
-def test_columns_are_counted_and_what_is_declared_is_shown():
+def test_columns_are_counted_and_declared_ranges_are_shown():
     declared = [("state (target)", "ill, well"), *((f"x{k}", f"0 to {k}") for k in range(99))]
     page = report_page(report_with(), columns=5, declared=declared)
     assert "<dt>columns</dt><dd>5 (10 encoded)</dd>" in page
@@ -271,9 +260,39 @@ def test_columns_are_counted_and_what_is_declared_is_shown():
     assert "bought with part" in report_page(report_with(public={"bounds": "bought"}), declared=declared[1:3])
 
 
-def test_what_was_seen_is_said_alike_in_the_verdict_and_in_what_it_means():
+def test_the_verdict_and_the_strength_name_the_same_view():
     report = report_with()
-    assert "Seeing the model can raise that suspicion" in report_page(report)
+    assert "Seeing the model can raise that belief" in report_page(report)
     page = report_page(replace(report, guarantee=replace(report.guarantee, view="transcript")))
-    assert "Seeing every message of the run can raise that suspicion" in page
+    assert "Seeing every message of the run can raise that belief" in page
     assert "Seeing the model" not in page
+
+
+def test_what_officers_need_comes_before_what_folds_away():
+    text = report_page(report_with(), weights=[("age", 1.0)], declared=[("age", "0 to 100")])
+    order = [
+        text.index(part)
+        for part in ("What is protected", "How strongly", "What is not covered", "<details>", "noise<br>multiplier")
+    ]
+    assert order == sorted(order)
+    shown = re.sub(r"<details>.*?</details>", "", text, flags=re.DOTALL)
+    for jargon in ("multiplier", "neighbour", "hash", "lattice", "Gaussian", "gradient"):
+        assert jargon not in shown.partition("<main>")[2]
+
+
+def test_the_summary_says_first_what_is_protected_and_what_is_not():
+    report = report_with(not_covered=("the running time",))
+    lines = report.summary().splitlines()
+    assert lines[0] == report.guarantee.sentence()
+    assert lines[1:4] == [f"Protected: {report.guarantee.unit}.", "Not covered: the running time.", "Released:"]
+    assert lines[4].endswith("(noise: Gaussian; noise multiplier 40; 2 of them planned but unused)")
+    assert "sensitivities" not in report.summary()
+
+
+def test_releases_have_plain_names_and_keep_that_of_the_ledger():
+    line = ReleaseLine("mapped second moment", "gaussian", 1, 0, 40.0, 2.5, 100.0, 11)
+    report = report_with(releases=(line,))
+    assert "second moments of the columns</bdi><br><small><bdi>mapped second moment" in report_page(report)
+    assert "- 1 x second moments of the columns (" in report.summary()
+    assert query_label("something new") == "something new"
+    assert query_label("atom choice of bank of north") == "choice of the next column, from bank of north"

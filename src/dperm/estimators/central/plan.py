@@ -13,6 +13,7 @@ from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.guarantee import Accounting
 from dperm.queries.quantiles import INNERMOST, rank_error
 from dperm.queries.statistics import TargetQuantileScores
+from dperm.reporting.labels import describe_release
 from dperm.solvers.base import Forecast
 
 __all__ = ["PlanLine", "PlanSummary", "SearchSummary", "summarise", "summarise_search", "utility_warnings"]
@@ -74,9 +75,8 @@ class PlanSummary:
             f"{self.epsilon:.4g} of {self.budget.epsilon:.4g}, delta {self.budget.delta:.3g}, {self.neighbours}",
             "bounds: " + ", ".join(f"{what} {how}" for what, how in self.bounds.items()),
             *(
-                f"- {line.count} x {line.query} ({line.kind} noise, {line.noise_multiplier:.4g} sensitivities each, "
-                f"{_part(line.share)} of the budget)"
-                for line in self.releases
+                "- " + describe_release(r.count, r.query, r.kind, r.noise_multiplier, f"{_part(r.share)} of the budget")
+                for r in self.releases
             ),
         ]
         if self.forecast is not None:

@@ -1,13 +1,13 @@
-"""Budget: the (epsilon, delta) a person is willing to spend."""
+"""Budget: the (epsilon, delta) that a fit may spend."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
 from dperm.errors import InvalidBudget
 from dperm.privacy.accounting import gdp
+from dperm.validation import is_number
 
 __all__ = ["Budget", "default_delta"]
 
@@ -31,7 +31,9 @@ class Budget:
         if math.isinf(self.epsilon):
             raise InvalidBudget("epsilon must be finite: without a finite epsilon there is no guarantee.")
         if 0.0 < self.delta < 1e-100:
-            raise InvalidBudget("delta below 1e-100 cannot be told from 0 in floating point; a usual choice is 1/n^2.")
+            raise InvalidBudget(
+                "delta below 1e-100 is indistinguishable from 0 in floating point; a usual choice is 1/n^2."
+            )
         if not 0.0 < self.delta < 1.0:
             raise InvalidBudget(f"delta must be strictly between 0 and 1, not {self.delta!r}; a usual choice is 1/n^2.")
 
@@ -42,7 +44,7 @@ class Budget:
 
 
 def default_delta(n: int) -> float:
-    """Delta used when none is given: min(1e-5, 1/n^2), from the public number of records.
+    """Return the delta used when none is given: min(1e-5, 1/n^2), from the public number of records.
 
     >>> default_delta(1000)
     1e-06
@@ -51,7 +53,7 @@ def default_delta(n: int) -> float:
 
 
 def _number(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if not is_number(value):
         raise InvalidBudget(f"{what} must be a number, not {type(value).__name__}.")
     number = float(value)
     if math.isnan(number):

@@ -1,7 +1,7 @@
-"""Plans of releases, written before any data are seen, and the noise that fits them into a budget.
+"""Plans of releases, made before any data are seen, and the noise that fits them into a budget.
 
-A plan lists kinds, counts and shares. One unknown is left, a noise scale; :func:`calibrate` finds the smallest scale
-whose accounted epsilon is within the budget.
+A plan lists kinds, counts and shares. Only a noise scale is left open; :func:`calibrate` finds the smallest scale whose
+accounted epsilon is within the budget.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.privacy.accounting import composition
+from dperm.privacy.accounting import composition, pld
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import (
     ApproximateDP,
@@ -27,11 +27,11 @@ from dperm.privacy.accounting.events import (
 )
 from dperm.privacy.accounting.objective_perturbation import perturbation_event
 
-__all__ = ["CalibratedPlan", "Plan", "PlannedRelease", "calibrate", "smallest_scale"]
+__all__ = ["CalibratedPlan", "Plan", "PlannedRelease", "calibrate", "clear_cache", "smallest_scale"]
 
 _KINDS = {"gaussian": Gaussian, "laplace": Laplace, "selection": Selection}
 
-_MOST_CURVATURE = 2.0  # of a huge epsilon: a ratio beyond exp(2) - 1 saves no strength that shows
+_MOST_CURVATURE = 2.0  # part of epsilon: a curvature ratio beyond exp(2) - 1 saves no noticeable strength
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class PlannedRelease:
     ``share`` is measured in rho (or mu squared): Gaussian, Laplace and Gumbel-selection releases with noise multiplier
     ``m`` cost about 1/(2 m^2) each, so a group's multiplier is ``scale * sqrt(count / share)``.
 
-    ``curvature_ratio`` is that of a perturbed objective. With ``curvature_share`` the solver leaves it to the budget:
-    it becomes at most what spends that share of epsilon, and the solver adds the L2 strength that brings it there.
+    ``curvature_ratio`` is that of a perturbed objective. With ``curvature_share`` the budget determines
+    it: it becomes the ratio that spends at most this share of epsilon, and the solver adds the L2 strength for it.
     """
 
     query: str
@@ -69,7 +69,7 @@ class PlannedRelease:
             raise InvalidInput("curvature_share belongs to objective releases and lies strictly between 0 and 1.")
 
     def within(self, budget: Budget) -> PlannedRelease:
-        """Return the release as this budget makes it: a curvature ratio that was left open is settled."""
+        """Return the release for this budget: a curvature ratio that was left open is fixed."""
         if self.curvature_ratio is None:
             return self
         ratio = self.curvature_ratio
@@ -79,8 +79,8 @@ class PlannedRelease:
         if math.log1p(ratio) >= budget.epsilon:
             raise Unsupported(
                 f"the curvature of one record takes {math.log1p(ratio):.4g} of epsilon={budget.epsilon:g} here and "
-                "leaves nothing for the noise: raise the l2 strength (solver 'objective' adds what is missing unless "
-                "told otherwise), tighten the bounds (row_norm), or raise epsilon."
+                "leaves nothing for the noise: raise the l2 strength (solver 'objective' adds what is missing by "
+                "default), tighten the bounds (row_norm), or raise epsilon."
             )
         return replace(self, curvature_ratio=ratio, curvature_share=None)
 
@@ -102,7 +102,7 @@ class PlannedRelease:
 
 @dataclass(frozen=True)
 class Plan:
-    """All releases a solver will make, in order of first use; query names are unique."""
+    """All releases that a solver will make, in order of first use; query names are unique."""
 
     releases: tuple[PlannedRelease, ...]
 
@@ -112,16 +112,16 @@ class Plan:
         if not names:
             raise InvalidInput("a plan needs at least one release.")
         if len(set(names)) < len(names):
-            raise InvalidInput("each query may stand only once in a plan: give the groups different names.")
+            raise InvalidInput("each query may occur only once in a plan: give the groups different names.")
 
     def at(self, scale: float) -> Event:
         """Event of the whole plan at a noise scale."""
         return Composed(tuple(Repeat(r.event(scale), r.count) for r in self.releases))
 
     def within(self, budget: Budget) -> Plan:
-        """Return the plan with everything settled that it leaves to the budget."""
-        settled = tuple(release.within(budget) for release in self.releases)
-        return self if settled == self.releases else replace(self, releases=settled)
+        """Return the plan with everything fixed that it leaves to the budget."""
+        fixed = tuple(release.within(budget) for release in self.releases)
+        return self if fixed == self.releases else replace(self, releases=fixed)
 
     def __add__(self, other: Plan) -> Plan:
         return Plan(self.releases + other.releases)
@@ -168,19 +168,19 @@ class CalibratedPlan:
 def calibrate(plan: Plan, budget: Budget) -> CalibratedPlan:
     """Return the plan with the least noise whose epsilon at ``budget.delta`` is at most ``budget.epsilon``.
 
-    Answers are kept for the life of the process: a plan and a budget are public, frozen and determine the scale, and
+    Results are cached for the life of the process: a plan and a budget are public, frozen and determine the scale, and
     accounting for sampled releases takes seconds.
 
     >>> made = calibrate(Plan((PlannedRelease("gradient", "gaussian", 100),)), Budget(1.0, 1e-6))
     >>> round(made.noise_multiplier("gradient"), 2)
     42.25
     """
-    settled = plan.within(budget)
-    return CalibratedPlan(settled, _kept_scale(settled, budget), budget)
+    fixed = plan.within(budget)
+    return CalibratedPlan(fixed, _cached_scale(fixed, budget), budget)
 
 
 def smallest_scale(plan: HasEvent, budget: Budget) -> float:
-    """Smallest noise scale whose accounted epsilon fits the budget, to 1e-6 (1e-4 with sampling), on the safe side."""
+    """Return the smallest noise scale that fits the budget, to 1e-6 (1e-4 with sampling), on the safe side."""
 
     def fits(scale: float) -> bool:
         return composition.upper_epsilon(plan.at(scale), budget.delta)[0] <= budget.epsilon
@@ -198,8 +198,8 @@ def smallest_scale(plan: HasEvent, budget: Budget) -> float:
                 break
             scale *= 1.0 + 1e-14  # rounding of the multipliers
     elif any(isinstance(leaf, PoissonGaussian) for leaf in composition.leaves(plan.at(start))):
-        # Loss distributions of nearly noiseless releases fill the memory: come from above, where the cheap Renyi
-        # bound already fits, and stop at the first scale that does not.
+        # Loss distributions of nearly noiseless releases fill the memory: start above, where the cheap Renyi bound
+        # fits, and stop at the first scale that does not.
         start = _smallest(
             lambda scale: composition.renyi_epsilon(plan.at(scale), budget.delta) <= budget.epsilon,
             start,
@@ -214,20 +214,26 @@ def smallest_scale(plan: HasEvent, budget: Budget) -> float:
 
 
 @lru_cache(maxsize=256)
-def _kept_scale(plan: Plan, budget: Budget) -> float:
+def _cached_scale(plan: Plan, budget: Budget) -> float:
     return smallest_scale(plan, budget)
 
 
-def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budget, *, precision: float) -> float:
-    """Smallest scale whose cost is within epsilon, to a relative precision, always one that is; few evaluations.
+def clear_cache() -> None:
+    """Forget all calibrated scales and the loss distributions behind them."""
+    _cached_scale.cache_clear()
+    pld.clear_cache()
 
-    The cost is close to a power of the scale, so a line through logarithms finds the next guess; a guess that does not
-    fit, or falls short, still narrows the bracket. Where one end stays put three times in a row (its cost may come from
-    a much looser bound) the bracket is halved instead.
+
+def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budget, *, precision: float) -> float:
+    """Return the smallest scale whose cost is within epsilon, to a relative precision, with few evaluations.
+
+    The result always fits. The cost is close to a power of the scale, so a line through logarithms gives the next
+    guess; every guess narrows the bracket. If one end does not move three times in a row (its cost may come from a much
+    looser bound), the bracket is halved instead.
     """
     high, at_high = start, cost(start)
     low, at_low, same_side = 0.0, math.inf, 0
-    while at_high > budget.epsilon:  # ``start`` fits by a looser bound, so this is a matter of rounding
+    while at_high > budget.epsilon:  # ``start`` fits by a looser bound, so at most rounding is corrected here
         low, at_low = high, at_high
         high *= 1.05
         at_high = cost(high)
@@ -256,7 +262,7 @@ def _smallest_smooth(cost: Callable[[float], float], start: float, budget: Budge
 
 
 def _smallest(fits: Callable[[float], bool], start: float, budget: Budget, *, factor: float, precision: float) -> float:
-    """Smallest scale that fits, to a relative precision, always one that does."""
+    """Return the smallest scale that fits, to a relative precision; the result always fits."""
     low, high = start, start
     for _ in range(200):
         if fits(high):

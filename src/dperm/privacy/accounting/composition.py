@@ -1,4 +1,4 @@
-"""How events add up: one fold over the leaves, and the conversion to (epsilon, delta).
+"""Composition: how events add up (one fold over the leaves), and the conversion to (epsilon, delta).
 
 :func:`leaves` is the only place that reads a ``count``. Every total (mu, Renyi, pure epsilon, set-aside delta) is
 a sum over it. All totals hold for adaptively chosen releases whose events are fixed in advance.
@@ -19,18 +19,29 @@ from scipy.optimize import brentq
 
 from dperm.errors import InvalidBudget
 from dperm.privacy.accounting import curves, gdp, objective_perturbation, pld, profiles
-from dperm.privacy.accounting.events import ZCDP, Composed, Event, ObjectivePerturbation, OneOf, Repeat, RepeatAndSelect
+from dperm.privacy.accounting.events import (
+    ZCDP,
+    Composed,
+    Event,
+    ObjectivePerturbation,
+    OneOf,
+    PoissonGaussian,
+    Repeat,
+    RepeatAndSelect,
+)
 
 __all__ = [
     "EpsilonBound",
     "delta",
     "epsilon",
+    "is_unbounded",
     "leaves",
     "lower_epsilon",
     "mu",
     "order_offset",
     "renyi",
     "renyi_epsilon",
+    "renyi_or_infinite",
     "set_aside",
     "upper_epsilon",
     "zcdp",
@@ -83,6 +94,20 @@ def renyi(event: Event, order: float) -> float:
     return _total(event, lambda leaf: _leaf_renyi(leaf, order))
 
 
+def renyi_or_infinite(event: Event, order: float) -> float:
+    """Like :func:`renyi`, but infinite where the noise is so small that floats overflow."""
+    try:
+        value = renyi(event, order)
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+    return math.inf if math.isnan(value) else value
+
+
+def is_unbounded(event: Event) -> bool:
+    """Whether the event has no finite Renyi divergence, so that no budget can hold it."""
+    return math.isinf(renyi_or_infinite(event, 2.0))
+
+
 def _leaf_renyi(leaf: Event, order: float) -> float:
     if isinstance(leaf, RepeatAndSelect):
         if set_aside(leaf.base) > 0.0:
@@ -105,7 +130,7 @@ def _base_curve(base: Event) -> tuple[list[float], list[float]]:
 
 @lru_cache(maxsize=64)
 def _repeat_and_select_bounds(leaf: RepeatAndSelect) -> tuple[list[float], list[float], float]:
-    """Orders, the least bound of each and all larger ones, and the part of the bound that has no order."""
+    """Return the orders, the smallest bound at each order or a larger one, and the part that no order changes."""
     orders, values = _base_curve(leaf.base)
     extra = curves.repeat_and_select_extra(orders, values, leaf.mean_runs, leaf.shape)
     bounds = [curves.repeat_and_select(v, a, extra, leaf.mean_runs) for a, v in zip(orders, values, strict=True)]
@@ -170,7 +195,7 @@ class EpsilonBound:
 
 
 def order_offset(order: float, delta: float) -> float:
-    """What is added to a Renyi divergence of ``order`` to get epsilon at ``delta``.
+    """Return what must be added to a Renyi divergence of ``order`` to get epsilon at ``delta``.
 
     ln((a-1)/a) - (ln delta + ln a)/(a-1): Canonne, Kamath & Steinke 2020 (arXiv 2004.00010), Proposition 12;
     Balle et al. 2020.
@@ -200,7 +225,7 @@ def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
     left = delta - set_aside(event)
     if left <= 0.0:
         return math.inf, "set-aside delta exceeds delta"
-    if pld.applies(leaves(event)) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
+    if _has_sampled_distribution(event):
         found = pld.upper_epsilon(leaves(event), left)
         if math.isfinite(found):
             return found, "privacy loss distribution (dp-accounting)"
@@ -215,20 +240,27 @@ def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
     return max(value, 0.0), method
 
 
+def _has_sampled_distribution(event: Event) -> bool:
+    """Whether Poisson-sampled releases occur and dp-accounting has a loss distribution of manageable length."""
+    found = leaves(event)
+    sampled = any(isinstance(leaf, PoissonGaussian) for leaf in found)
+    return sampled and pld.applies(found) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION
+
+
 def renyi_epsilon(event: Event, delta: float) -> float:
-    """Upper bound on epsilon from the Renyi curve alone: never the tightest, never expensive."""
+    """Return an upper bound on epsilon from the Renyi curve alone: cheap, and rarely the tightest."""
     left = delta - set_aside(event)
     return _best_order(lambda a: renyi(event, a) + order_offset(a, left)) if left > 0.0 else math.inf
 
 
 def lower_epsilon(event: Event, delta: float) -> float:
-    """Epsilon that some mechanism with these events attains at ``delta``.
+    """Return an epsilon that some mechanism with these events attains at ``delta``.
 
     Keeps the Gaussian leaves (jointly one Gaussian) and the costliest other leaf, replaced by a two-answer
     mechanism that has the event; leaving the rest out is post-processing, so the result is a valid lower bound.
     """
     found = leaves(event)
-    if pld.applies(found) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
+    if _has_sampled_distribution(event):
         return pld.lower_epsilon(found, delta)
     gauss = math.sqrt(math.fsum(c * _gaussian_witness(leaf) ** 2 for leaf, c in found.items()))
     best = gdp.epsilon_of(gauss, delta, lower=True) if gauss > 0.0 else 0.0
@@ -239,7 +271,9 @@ def lower_epsilon(event: Event, delta: float) -> float:
         elif isinstance(leaf, RepeatAndSelect):
             best = max(best, lower_epsilon(leaf.base, delta))  # with constant scores it is one run of the base
         elif isinstance(leaf, OneOf):
-            best = max(best, min(lower_epsilon(part, delta) for part in leaf.events))  # whichever is drawn attains it
+            best = max(
+                best, min(lower_epsilon(part, delta) for part in leaf.events)
+            )  # every event that can be drawn attains it
     return best
 
 
@@ -265,7 +299,7 @@ def delta(event: Event, epsilon: float) -> float:
         return (order - 1.0) * (renyi(event, order) - epsilon + math.log1p(-1.0 / order)) - math.log(order)
 
     bound = min(1.0, math.exp(min(_best_order(log_delta), 0.0)) + aside)
-    if pld.applies(leaves(event)) and renyi(event, 2.0) <= _LARGEST_DISTRIBUTION:
+    if _has_sampled_distribution(event):
         bound = min(bound, pld.upper_delta(leaves(event), epsilon))
     if profiles.applies(leaves(event)):
         bound = min(bound, profiles.upper_delta(leaves(event), epsilon))
@@ -275,7 +309,7 @@ def delta(event: Event, epsilon: float) -> float:
 
 
 def _best_order(objective: Callable[[float], float]) -> float:
-    """Smallest value over orders above 1; any order is valid, so a search that misses only loses tightness."""
+    """Return the smallest value over orders above 1; any order is valid, so a missed minimum only loses tightness."""
     values = [objective(float(a)) for a in _ORDERS]
     best = int(np.argmin(values))
     low = float(_ORDERS[max(best - 1, 0)])
@@ -291,7 +325,7 @@ def _best_order(objective: Callable[[float], float]) -> float:
 
 
 def _two_point_epsilon(p: float, gain: float, drop: float, count: int, gauss: float, delta: float) -> float:
-    """Epsilon of ``count`` independent two-answer releases next to one Gaussian of parameter ``gauss``.
+    """Return epsilon of ``count`` independent two-answer releases together with one Gaussian of parameter ``gauss``.
 
     The first answer has probability ``p`` and loss ``gain``, the second loss ``drop``. Exact for few releases; for
     many, neighbouring numbers of first answers are counted together at the least of their losses.
@@ -299,7 +333,7 @@ def _two_point_epsilon(p: float, gain: float, drop: float, count: int, gauss: fl
     if count <= 4000:
         hits = np.arange(count + 1)
         weight = stats.binom.pmf(hits, count, p)
-    else:  # the tails beyond 12 standard deviations do not matter; dropping mass keeps a lower bound
+    else:  # tails beyond 12 standard deviations are dropped, which keeps a lower bound
         spread = 12.0 * math.sqrt(count * p * (1.0 - p)) + 1.0
         first, last = max(0, math.floor(count * p - spread)), min(count, math.ceil(count * p + spread))
         edges = np.arange(first, last + 1 + (width := 1 + (last - first) // 4000), width)

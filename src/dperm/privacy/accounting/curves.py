@@ -1,4 +1,4 @@
-"""What one leaf event costs: its Renyi curve and, where they exist, its GDP, pure and delta parts.
+"""The cost of one leaf event: its Renyi curve and, where they exist, its GDP, pure and delta parts.
 
 ``renyi(event, order)`` bounds the Renyi divergence of that order in both directions between the release on two
 neighbours. The proofs and sources are in ``curves.proof.md``. Nothing here knows how often an event happens.
@@ -38,12 +38,12 @@ def _log_mean_exp(log_weights: list[float], exponents: list[float]) -> float:
 
 
 def _rounding(largest_exponent: float) -> float:
-    """What rounding may take from a log moment whose terms have exponents up to this size."""
+    """Return a bound on the rounding error of a log moment whose terms have exponents up to this size."""
     return 2e-15 * (1.0 + largest_exponent)
 
 
 def _capped(log_moment: float, order: float, epsilon: float) -> float:
-    """Renyi divergence of a pure ``epsilon`` release: never above epsilon, nor order epsilon^2/2.
+    """Return the Renyi divergence of a pure ``epsilon`` release, at most epsilon and at most order epsilon^2/2.
 
     The latter is Bun & Steinke 2016, Proposition 1.4; it is exact in the limit of small epsilon, where the log moment
     is lost in rounding.
@@ -59,17 +59,17 @@ def renyi(event: Event, order: float) -> float:
 
 
 @renyi.register
-def _(event: Gaussian, order: float) -> float:
+def _gaussian_renyi(event: Gaussian, order: float) -> float:
     return order / (2.0 * event.noise_multiplier**2)
 
 
 @renyi.register
-def _(event: ZCDP, order: float) -> float:
+def _zcdp_renyi(event: ZCDP, order: float) -> float:
     return order * event.rho
 
 
 @renyi.register
-def _(event: Laplace, order: float) -> float:
+def _laplace_renyi(event: Laplace, order: float) -> float:
     shift = 1.0 / event.noise_multiplier
     logs = [math.log(order / (2.0 * order - 1.0)), math.log((order - 1.0) / (2.0 * order - 1.0))]
     log_moment = _log_mean_exp(logs, [(order - 1.0) * shift, -order * shift])
@@ -77,23 +77,23 @@ def _(event: Laplace, order: float) -> float:
 
 
 @renyi.register
-def _(event: Selection, order: float) -> float:
+def _selection_renyi(event: Selection, order: float) -> float:
     return min(bounded_range_renyi(event.loss_range, order), order * event.loss_range**2 / 8.0)
 
 
 @renyi.register
-def _(event: RandomizedResponse, order: float) -> float:
+def _randomized_response_renyi(event: RandomizedResponse, order: float) -> float:
     return _response_renyi(event.epsilon, event.n_values, order)
 
 
 @renyi.register
-def _(event: ApproximateDP, order: float) -> float:
+def _approximate_dp_renyi(event: ApproximateDP, order: float) -> float:
     # Outside an event of probability delta (see delta_part) the pair is dominated by two-way randomized response.
     return _response_renyi(event.epsilon, 2, order)
 
 
 @renyi.register
-def _(event: PoissonGaussian, order: float) -> float:
+def _poisson_gaussian_renyi(event: PoissonGaussian, order: float) -> float:
     whole = order / (2.0 * event.noise_multiplier**2)  # a sample never costs more than all records
     if order > _LARGEST_POISSON_ORDER:
         return whole
@@ -105,7 +105,7 @@ def _(event: PoissonGaussian, order: float) -> float:
 
 
 @renyi.register
-def _(event: ObjectivePerturbation, order: float) -> float:
+def _objective_perturbation_renyi(event: ObjectivePerturbation, order: float) -> float:
     mu = 1.0 / event.noise_multiplier
     # the loss is at most log(1 + ratio) + mu |Z| + mu^2/2: twice the moment of a Gaussian loss over Z > 0
     half = (math.log(2.0) + float(special.log_ndtr((order - 1.0) * mu))) / (order - 1.0)
@@ -114,7 +114,7 @@ def _(event: ObjectivePerturbation, order: float) -> float:
 
 
 @renyi.register
-def _(event: Unbounded, order: float) -> float:
+def _unbounded_renyi(event: Unbounded, order: float) -> float:
     return math.inf
 
 
@@ -145,7 +145,7 @@ def _response_renyi(epsilon: float, n_values: int, order: float) -> float:
     return _capped(float(np.logaddexp.reduce(terms)) + _rounding(order * epsilon), order, epsilon)
 
 
-@lru_cache(maxsize=4096)  # one event is asked for many deltas at the same orders
+@lru_cache(maxsize=4096)  # many deltas of one event use the same orders
 def _poisson_log_moment(event: PoissonGaussian, order: int) -> float:
     """log E_N(0,s^2)[(mixture density / density)^order] for a whole order (Mironov, Talwar & Zhang 2019)."""
     if order <= 1:
@@ -176,7 +176,7 @@ def repeat_and_select(at_order: float, order: float, extra: float, mean_runs: fl
 def repeat_and_select_extra(
     base_orders: list[float], base_values: list[float], mean_runs: float, shape: float
 ) -> float:
-    """Return the part of that bound which rests on a second order of the base.
+    """Return the part of that bound that depends on a second order of the base.
 
     ``base_values`` are its divergences at ``base_orders``, any of which gives a valid bound: the smallest is taken.
     """
@@ -229,9 +229,9 @@ def delta_part(event: Event) -> float:
 
 
 def two_point_witness(event: Event) -> tuple[float, float, float] | None:
-    """A two-answer mechanism with this event: the probability of its first answer and the loss of each answer.
+    """Return a two-answer mechanism with this event: the probability of its first answer and the loss of each answer.
 
-    Used for lower bounds only: they show how loose an upper bound may be.
+    It serves lower bounds only, which show how loose an upper bound may be.
     """
     if isinstance(event, Selection):
         # two candidates whose scores move apart by the full sensitivity, symmetric: log odds +-range/2
@@ -245,7 +245,7 @@ def two_point_witness(event: Event) -> tuple[float, float, float] | None:
         rest = event.epsilon if spare is None else float(np.logaddexp(event.epsilon, spare))
         return p, event.epsilon, others - rest
     if isinstance(event, Laplace):
-        # sign of the release when one neighbour sits at the threshold
+        # sign of the release when the value of one neighbour is the threshold
         shift = 1.0 / event.noise_multiplier
         return 1.0 - 0.5 * math.exp(-shift), math.log1p(-math.expm1(-shift)), -shift
     return None

@@ -1,8 +1,8 @@
-"""What a release costs, as frozen data without behaviour.
+"""Events: the privacy cost of releases, as frozen data without behaviour.
 
 An event knows its kind and its noise multiplier (noise scale / sensitivity), never an absolute scale, so it
-can be written before any data are seen. What an event costs is in :mod:`dperm.privacy.accounting.curves`; how events
-add up is in :mod:`dperm.privacy.accounting.composition`, the only code that reads a ``count``.
+can be written before any data are seen. The cost of an event is in :mod:`dperm.privacy.accounting.curves`; how
+events add up is in :mod:`dperm.privacy.accounting.composition`, the only code that reads a ``count``.
 
 ``replacement_ratio`` is the query's sensitivity under ``replace-one`` divided by the one under ``zero-out``
 (2 for sums, sqrt(2) for Gram matrices, 1 for counts around a constant). It lets a ledger kept under
@@ -18,6 +18,7 @@ from typing import Any
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.validation import positive
 
 __all__ = [
     "ZCDP",
@@ -41,11 +42,6 @@ __all__ = [
 ]
 
 
-def _positive(value: float, what: str) -> None:
-    if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-        raise InvalidInput(f"{what} must be a positive finite number, not {value!r}.")
-
-
 @dataclass(frozen=True)
 class Event:
     """Base of all events."""
@@ -57,7 +53,7 @@ class _Noise(Event):
     replacement_ratio: float = 2.0
 
     def __post_init__(self) -> None:
-        _positive(self.noise_multiplier, f"noise_multiplier of {type(self).__name__}")
+        positive(f"noise_multiplier of {type(self).__name__}", self.noise_multiplier)
         if not 1.0 <= self.replacement_ratio <= 2.0:
             raise InvalidInput(f"replacement_ratio must be between 1 and 2, not {self.replacement_ratio!r}.")
 
@@ -93,7 +89,7 @@ class RandomizedResponse(Event):
     n_values: int = 2
 
     def __post_init__(self) -> None:
-        _positive(self.epsilon, "epsilon of RandomizedResponse")
+        positive("epsilon of RandomizedResponse", self.epsilon)
         if self.n_values != int(self.n_values) or self.n_values < 2:
             raise InvalidInput(f"n_values must be a whole number >= 2, not {self.n_values!r}.")
         object.__setattr__(self, "n_values", int(self.n_values))
@@ -110,7 +106,7 @@ class PoissonGaussian(Event):
     rate: float
 
     def __post_init__(self) -> None:
-        _positive(self.noise_multiplier, "noise_multiplier of PoissonGaussian")
+        positive("noise_multiplier of PoissonGaussian", self.noise_multiplier)
         if not 0.0 < self.rate <= 1.0:
             raise InvalidInput(f"rate must be in (0, 1], not {self.rate!r}.")
 
@@ -128,7 +124,7 @@ class ObjectivePerturbation(Event):
     curvature_ratio: float
 
     def __post_init__(self) -> None:
-        _positive(self.noise_multiplier, "noise_multiplier of ObjectivePerturbation")
+        positive("noise_multiplier of ObjectivePerturbation", self.noise_multiplier)
         if not (math.isfinite(self.curvature_ratio) and self.curvature_ratio >= 0.0):
             raise InvalidInput(f"curvature_ratio must be finite and at least 0, not {self.curvature_ratio!r}.")
 
@@ -140,7 +136,7 @@ class ZCDP(Event):
     rho: float
 
     def __post_init__(self) -> None:
-        _positive(self.rho, "rho of ZCDP")
+        positive("rho of ZCDP", self.rho)
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ class ApproximateDP(Event):
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        _positive(self.epsilon, "epsilon of ApproximateDP")
+        positive("epsilon of ApproximateDP", self.epsilon)
         if not 0.0 <= self.delta < 1.0:
             raise InvalidInput(f"delta of ApproximateDP must be in [0, 1), not {self.delta!r}.")
 
@@ -177,19 +173,19 @@ class RepeatAndSelect(Event):
 
 @dataclass(frozen=True)
 class OneOf(Event):
-    """One of several events, drawn by chance without looking at the data; it costs what the costliest may."""
+    """One of several events, drawn at random without looking at the data; it costs as much as the costliest."""
 
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         if not self.events:
-            raise InvalidInput("one of no events is none: list at least one.")
+            raise InvalidInput("OneOf needs at least one event.")
 
 
 @dataclass(frozen=True)
 class Unbounded(Event):
-    """A release without a guarantee (seeded noise, a printed calibration); every budget refuses it."""
+    """A release without a guarantee (seeded noise, a printed calibration); no budget admits it."""
 
     reason: str
 
@@ -236,7 +232,7 @@ _KINDS: dict[str, type[Event]] = {
     )
 }
 
-#: events whose proof does not cover a record that is swapped for another
+#: events whose proof does not cover replacing a record by another one
 ZERO_OUT_ONLY: tuple[type[Event], ...] = (PoissonGaussian, ObjectivePerturbation)
 
 
@@ -280,7 +276,7 @@ def restate(event: Event, stated: Neighbours, wanted: Neighbours) -> Event:
 
     A replace-one guarantee also holds for zero-out: no query's sensitivity is larger there
     (``replacement_ratio >= 1``). The other way each leaf's sensitivity grows by its ``replacement_ratio``;
-    leaves without one use group privacy of two, or are refused.
+    leaves without one use group privacy for two records, or are refused.
     """
     if stated is wanted or wanted is Neighbours.ZERO_OUT:
         return event
@@ -301,7 +297,7 @@ def _to_replace_one(leaf: Event) -> Event:
     if isinstance(leaf, _Noise):
         return replace(leaf, noise_multiplier=leaf.noise_multiplier / leaf.replacement_ratio)
     if isinstance(leaf, RandomizedResponse | Unbounded):
-        return leaf  # a local report ranges over all true answers: it is replace-one already
+        return leaf  # a local report's bound covers all pairs of true answers: it is replace-one already
     if isinstance(leaf, ZCDP):
         return ZCDP(4.0 * leaf.rho)  # group privacy of two: Bun & Steinke 2016, Proposition 1.9
     if isinstance(leaf, ApproximateDP):
@@ -309,7 +305,7 @@ def _to_replace_one(leaf: Event) -> Event:
         delta = leaf.delta * (1.0 + math.exp(min(leaf.epsilon, 700.0)))
         if delta >= 1.0:
             raise Unsupported(
-                f"an event known only to be ({leaf.epsilon:g}, {leaf.delta:g})-DP under zero-out promises nothing "
+                f"an event known only to be ({leaf.epsilon:g}, {leaf.delta:g})-DP under zero-out has no guarantee "
                 "under replace-one: use a ledger created with neighbours='zero-out'."
             )
         return ApproximateDP(2.0 * leaf.epsilon, delta)

@@ -1,4 +1,4 @@
-"""The Gaussian trade-off in closed form, rounded to the safe side.
+"""The exact (epsilon, delta) curve of Gaussian releases (mu-GDP), rounded to the safe side.
 
 A ``mu``-GDP release satisfies ``(epsilon, delta(epsilon))``-DP exactly with
 
@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 
 __all__ = ["delta_of", "epsilon_of", "mu_of"]
 
-# erfcx and exp are accurate to a few units in the last place; this covers them with a margin of 50.
+# erfcx and exp are accurate to a few units in the last place; this covers them with a safety factor of 50
 _RELATIVE_ERROR = 2e-14
 
 

@@ -1,4 +1,4 @@
-"""Guarantee: what is promised, to whom, under which neighbours and assumptions."""
+"""Accounting and guarantee: the numbers of a plan, and what they guarantee under which assumptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 
 __all__ = ["NO_PROTECTION", "Accounting", "Guarantee"]
 
-#: epsilon above which the factor that it allows, 5e8 and more, protects nobody
+#: above this epsilon the allowed factor, 5e8 or more, protects nobody
 NO_PROTECTION = 20.0
 
 PERSON = "one person's whole record, label included; one record per person"
@@ -33,7 +33,7 @@ class Accounting:
 
     @classmethod
     def of(cls, event: Event, delta: float) -> Accounting:
-        """Account an event at ``delta`` and along a curve of other deltas."""
+        """Account for an event at ``delta`` and along a curve of other deltas."""
         bound = composition.epsilon(event, delta)
         deltas = [10.0**-k for k in range(3, 13)]
         curve = tuple((composition.upper_epsilon(event, d)[0], d) for d in deltas)
@@ -94,7 +94,7 @@ class Guarantee:
             raise InvalidInput("a guarantee needs a finite epsilon >= 0 and a delta in [0, 1).")
 
     def sentence(self) -> str:
-        """Say the guarantee in one sentence."""
+        """Return the guarantee as one sentence."""
         other = "any other" if self.neighbours is Neighbours.REPLACE_ONE else "an empty one"
         if self.epsilon > NO_PROTECTION:
             return (
@@ -103,8 +103,8 @@ class Guarantee:
             )
         return (
             f"When one person's record is replaced by {other}, the probability of any {self.view} changes by a factor "
-            f"of at most {math.exp(self.epsilon):.4g} (epsilon {self.epsilon:.4g}), except for an amount of "
-            f"{self.delta:.2g} (delta)."
+            f"of at most {math.exp(self.epsilon):.4g} (epsilon {self.epsilon:.4g}), plus at most {self.delta:.2g} "
+            "(delta)."
         )
 
     def to_dict(self) -> dict[str, Any]:

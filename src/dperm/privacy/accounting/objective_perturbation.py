@@ -1,4 +1,4 @@
-"""What objective perturbation costs: its event, and its privacy profile in closed form.
+"""The cost of objective perturbation: its event, and its privacy profile in closed form.
 
 Tight profile: Redberg, Koskela & Wang 2023 (arXiv 2401.00583). Proof: ``curves.proof.md``.
 """
@@ -17,14 +17,14 @@ __all__ = ["OUTPUT_RATIO", "applies", "perturbation_event", "upper_delta", "uppe
 
 Leaves = Mapping[Event, int]
 
-#: noise multiplier of the output noise divided by that of b: hiding the last digits costs 1/64 of mu squared
+#: noise multiplier of the output noise divided by that of b: the output noise costs 1/64 of b's mu squared
 OUTPUT_RATIO = 8.0
 
-_MOST_USES = 64
+_MOST_USES = 64  # the bound doubles with every use
 
 
 def perturbation_event(noise_multiplier: float, curvature_ratio: float, replacement_ratio: float = 2.0) -> Event:
-    """Cost of one release: the exact minimiser, and the noise on the point that stands for it."""
+    """Return the cost of one release: the exact minimiser, and the noise on the computed point near it."""
     return Composed(
         (
             ObjectivePerturbation(noise_multiplier, curvature_ratio),
@@ -40,7 +40,7 @@ def applies(leaves: Leaves) -> bool:
 
 
 def _total(leaves: Leaves) -> tuple[float, float, int]:
-    """Sum of the logarithms of the curvature, mu of all noise together, and the number of perturbed objectives."""
+    """Return the sum of ln(1 + curvature ratio), mu of all noise together, and the number of perturbed objectives."""
     found = [(leaf, count) for leaf, count in leaves.items() if isinstance(leaf, ObjectivePerturbation)]
     offset = math.fsum(count * math.log1p(leaf.curvature_ratio) for leaf, count in found)
     squares = math.fsum(

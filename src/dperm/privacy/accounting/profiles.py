@@ -1,11 +1,10 @@
-"""Privacy loss distributions from privacy profiles, composed by fast Fourier transform; no dependency but numpy.
+"""Privacy loss distributions computed from privacy profiles and composed by fast Fourier transform.
 
 A release's profile is delta(e) for every real e. :func:`leaf_profile` gives the exact (Gaussian, Laplace, randomized
 response) or worst-case (bounded-range selection) profile of a leaf. On a grid of losses the connect-the-dots rule
 (Doroshenko et al. 2022, arXiv 2207.04380) turns a profile into a discrete distribution whose profile lies above it, and
 products of such distributions dominate adaptive compositions (Zhu, Dong & Wang 2022, arXiv 2106.08567). Every
-approximation goes to the safe side; what the Fourier transform may lose is added to delta. Proofs in
-``profiles.proof.md``.
+approximation errs on the safe side; the error of the Fourier transform is added to delta. Proof: ``profiles.proof.md``.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ __all__ = ["applies", "leaf_profile", "upper_delta", "upper_epsilon"]
 Leaves = Mapping[Event, int]
 Profile = Callable[[FloatArray], FloatArray]
 
-_MOST_POINTS = 1 << 17
-_MOST_USES = 20_000
-_MOST_SELECTIONS = 4
-_NEGLIGIBLE = 1e-18
+_MOST_POINTS = 1 << 17  # of the grid, to keep the transforms fast
+_MOST_USES = 20_000  # beyond them the rounding of the transform approaches usual deltas
+_MOST_SELECTIONS = 4  # beyond them the Renyi bound is smaller
+_NEGLIGIBLE = 1e-18  # probability of Gaussian losses beyond the grid, counted as lost
 _LARGEST_LOSS = 300.0  # beyond it nothing is private and exp(loss) overflows
 
 
 def applies(leaves: Leaves) -> bool:
-    """Whether all leaves have a profile here and are few enough to be worth it.
+    """Whether all leaves have a profile here and are few enough for it to be useful.
 
-    For many selections the Renyi bound is the smaller one: the worst case over the place of the loss interval is taken
-    once per order there, but at every single loss here.
+    For many selections the Renyi bound is smaller: it takes the worst case over the position of the loss interval once
+    per order, a profile takes it at every single loss.
     """
     kinds = Gaussian | Laplace | RandomizedResponse | Selection
     n_selections = sum(count for leaf, count in leaves.items() if isinstance(leaf, Selection))
@@ -64,7 +63,7 @@ def leaf_profile(leaf: Event) -> Profile:
 
 
 def upper_epsilon(leaves: Leaves, delta: float) -> float:
-    """Upper bound on epsilon of the composed leaves at ``delta``; infinite where the grid cannot tell."""
+    """Upper bound on epsilon of the composed leaves at ``delta``; infinite where the grid is too coarse."""
     composed = _compose(tuple(leaves.items()))
     if composed is None or composed[2] >= delta:
         return math.inf
@@ -90,7 +89,7 @@ def _delta_at(losses: FloatArray, weights: FloatArray, lost: float, epsilon: flo
 
 
 def _reach(leaf: Event) -> float:
-    """Losses beyond this have no probability, or a negligible one that is counted as lost."""
+    """Return the largest loss; larger ones have no probability, or a negligible one that is counted as lost."""
     if isinstance(leaf, Gaussian):
         return gdp.epsilon_of(1.0 / leaf.noise_multiplier, _NEGLIGIBLE)
     return curves.pure(leaf)
@@ -98,7 +97,7 @@ def _reach(leaf: Event) -> float:
 
 @lru_cache(maxsize=16)
 def _compose(leaves: tuple[tuple[Event, int], ...]) -> tuple[FloatArray, FloatArray, float] | None:
-    """Losses, their probabilities and the probability set aside, of the composition."""
+    """Return the losses of the composition, their probabilities and the probability that is set aside."""
     parts: list[tuple[Event, int]] = [(leaf, count) for leaf, count in leaves if not isinstance(leaf, Gaussian)]
     squares = math.fsum(c / leaf.noise_multiplier**2 for leaf, c in leaves if isinstance(leaf, Gaussian))
     if squares > 0.0:
@@ -107,7 +106,7 @@ def _compose(leaves: tuple[tuple[Event, int], ...]) -> tuple[FloatArray, FloatAr
     total = math.fsum(reach * count for reach, count in reaches)
     if not total < _LARGEST_LOSS:
         return None
-    # one grid for all parts, fine for the smallest of them as far as the whole stays small enough
+    # one grid for all parts: fine enough for the smallest one, unless the whole grid would become too long
     spacing = max(min(reach for reach, _ in reaches) / 200.0, total / _MOST_POINTS)
     if any(reach < 4.0 * spacing for reach, _ in reaches):
         return None
@@ -131,7 +130,7 @@ def _compose(leaves: tuple[tuple[Event, int], ...]) -> tuple[FloatArray, FloatAr
 
 
 def _connect_the_dots(profile: Profile, n: int, spacing: float) -> tuple[FloatArray, float]:
-    """Probabilities of the losses -n..n (in steps) whose profile interpolates the given one, and the lost mass."""
+    """Return probabilities of the losses -n..n (in steps) that interpolate the given profile, and the lost mass."""
     above = profile(np.arange(n + 2, dtype=np.float64) * spacing)
     k = np.arange(1, n + 2) * spacing
     # the profile of the reversed pair is the same, so delta(-e) = 1 - exp(-e) + exp(-e) delta(e)

@@ -1,4 +1,4 @@
-"""A cap on what may be spent, as a filter that holds however the next plan is chosen.
+"""A cap on total spending, enforced by a privacy filter: it holds however the next plan is chosen.
 
 The proof is in ``cap.proof.md``. A ``mixed`` cap is one Renyi order and a limit on the sum of Renyi divergences of
 that order; a ``gaussian-only`` cap is a limit on the sum of squared GDP parameters. Both are fixed when the cap is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from dperm.privacy.accounting import composition, gdp
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import Event
 
-__all__ = ["Cap", "Charge", "Charged", "admit", "charge", "is_unbounded", "see_who_spent"]
+__all__ = ["Cap", "Charge", "PastCharges", "admit", "charge", "show_command_hint"]
 
 MODES = ("mixed", "gaussian-only")
 _ROUND_UP = 1.0 + 1e-12  # covers the rounding of every Renyi curve and of their sum
@@ -53,7 +53,7 @@ class Cap:
 
     @classmethod
     def of(cls, budget: Budget, mode: str = "mixed", delta_reserve: float = 0.0) -> Cap:
-        """Return the cap that keeps everything within ``budget``.
+        """Return the cap that keeps all releases together within ``budget``.
 
         >>> cap = Cap.of(Budget(1.0, 1e-6))
         >>> round(cap.order, 1), round(cap.limit, 3)
@@ -73,7 +73,7 @@ class Cap:
         return cls(budget, mode, order, limit, float(delta_reserve))
 
     def epsilon(self, spent: float, delta: float | None = None) -> float:
-        """Epsilon that a sum of charges ``spent`` stands for."""
+        """Return the epsilon that corresponds to a sum of charges ``spent``."""
         at = self.budget.delta if delta is None else delta
         if spent <= 0.0:
             return 0.0
@@ -104,14 +104,14 @@ class Cap:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Cap:
-        """Inverse of :meth:`to_dict`; the stored order and limit are kept, never computed anew."""
+        """Inverse of :meth:`to_dict`; the stored order and limit are used, never recomputed."""
         budget = Budget(data["epsilon"], data["delta"])
         return cls(budget, data["mode"], data["order"], data["limit"], data["delta_reserve"])
 
 
 @dataclass(frozen=True)
 class Charge:
-    """What one plan costs under a cap; ``closes`` if it takes the whole cap by its own exact figure."""
+    """What one plan costs under a cap; ``closes`` if its own exact figure takes the whole cap."""
 
     amount: float
     delta: float
@@ -119,8 +119,8 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Charged:
-    """What a data set has been charged so far."""
+class PastCharges:
+    """What a data set has been charged so far; ``empty`` if nothing was ever reserved."""
 
     dataset: str
     amounts: Sequence[float]
@@ -163,36 +163,21 @@ def _best_order(epsilon: float, delta: float) -> tuple[float, float]:
     return order, limit(order)
 
 
-def _or_infinite(measure: Callable[[], float]) -> float:
-    """Noise so small that floats overflow has no finite cost."""
-    try:
-        value = measure()
-    except (OverflowError, ZeroDivisionError):
-        return math.inf
-    return math.inf if math.isnan(value) else value
-
-
-def is_unbounded(event: Event) -> bool:
-    """Whether nothing finite is known about the event, at any order."""
-    return math.isinf(_or_infinite(lambda: composition.renyi(event, 2.0)))
-
-
 def charge(cap: Cap, event: Event) -> Charge | None:
-    """What ``event`` costs under ``cap``; None if this kind of cap cannot charge it."""
+    """Return what ``event`` costs under ``cap``, or None if this kind of cap cannot charge it."""
     if cap.order is None:
         mu = composition.mu(event)
         return None if mu is None else Charge(mu * mu * _ROUND_UP, 0.0)
-    order = cap.order
-    amount = _or_infinite(lambda: composition.renyi(event, order))
+    amount = composition.renyi_or_infinite(event, cap.order)
     return Charge(amount * _ROUND_UP, composition.set_aside(event) * _ROUND_UP)
 
 
-def admit(cap: Cap, event: Event, before: Charged) -> Charge:
+def admit(cap: Cap, event: Event, before: PastCharges) -> Charge:
     """Return the charge of a plan that fits the cap, else raise :class:`~dperm.errors.BudgetRefused`."""
-    name, hint = before.dataset, see_who_spent(before.dataset)
+    name, hint = before.dataset, show_command_hint(before.dataset)
     if before.closed:
-        raise BudgetRefused(f"data set {name!r} is closed: one plan took its whole cap by its own figure, {hint}.")
-    if is_unbounded(event):
+        raise BudgetRefused(f"data set {name!r} is closed: one plan took its whole cap, {hint}.")
+    if composition.is_unbounded(event):
         raise BudgetRefused(
             f"the plan has a release without a finite guarantee, which the cap of data set {name!r} "
             f"(epsilon={cap.budget.epsilon:g}) cannot hold: use secure noise and the certified calibration."
@@ -216,7 +201,7 @@ def admit(cap: Cap, event: Event, before: Charged) -> Charge:
             f"{cap.delta_reserve:g} is left: use releases that need no reserve, {hint}."
         )
     left = max(0.0, cap.limit - math.fsum(before.amounts))
-    # rounded away from one another, so that two shares that differ never read the same
+    # rounded apart, so that two different shares are never shown as equal
     asked = (
         f"{math.ceil(1000.0 * cost.amount / cap.limit) / 10.0:g}%" if math.isfinite(cost.amount) else "more than all"
     )
@@ -227,6 +212,6 @@ def admit(cap: Cap, event: Event, before: Charged) -> Charge:
     )
 
 
-def see_who_spent(dataset: str) -> str:
-    """End of a refusal: where to look."""
+def show_command_hint(dataset: str) -> str:
+    """Return the end of a refusal: the command that lists who spent the budget."""
     return f"and see who spent it with `dperm ledger show {shlex.quote(dataset)}`"

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dperm.atomic_files import published, user_folder
+from dperm.atomic_files import create_exclusively, user_folder
 from dperm.errors import LedgerError
+from dperm.types import AnyArray
 
 __all__ = ["KEY_FILE", "fingerprint", "user_key"]
 
@@ -31,7 +31,7 @@ def user_key() -> bytes:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            with published(path) as draft:
+            with create_exclusively(path) as draft:
                 draft.write_text(os.urandom(_KEY_BYTES).hex(), encoding="ascii")
         key = bytes.fromhex(path.read_text(encoding="ascii"))
     except OSError as error:
@@ -48,7 +48,7 @@ def user_key() -> bytes:
 def fingerprint(arrays: Iterable[Any], key: bytes) -> str:
     """HMAC-SHA256 of the arrays' shapes and values; memory order and numeric type do not matter.
 
-    A table that has ``blocks()`` is read block after block, and gives what the same array in memory gives.
+    A table that has ``blocks()`` is read block by block and has the fingerprint of the same array in memory.
     """
     code = hmac.new(key, digestmod=hashlib.sha256)
     for array in arrays:
@@ -61,15 +61,15 @@ def fingerprint(arrays: Iterable[Any], key: bytes) -> str:
     return code.hexdigest()
 
 
-def _row_blocks(array: NDArray[Any]) -> Iterable[NDArray[Any]]:
-    """An array in parts that can be flattened without copying it whole."""
+def _row_blocks(array: AnyArray) -> Iterable[AnyArray]:
+    """Split an array into parts that can be flattened without copying the whole array."""
     if array.flags.c_contiguous or array.ndim < 2:
         return (array,)
     rows = max(1, _CHUNK * len(array) // max(array.size, 1))
     return (array[start : start + rows] for start in range(0, len(array), rows))
 
 
-def _bytes_of(part: NDArray[Any]) -> bytes:
+def _bytes_of(part: AnyArray) -> bytes:
     if part.dtype.kind in "biuf":
         return (part.astype("<f8") + 0.0).tobytes()  # + 0.0 turns -0.0 into 0.0
     # labels and categories: length-prefixed text, so that ("ab", "c") differs from ("a", "bc")

@@ -1,4 +1,4 @@
-"""The ledger: reserve before anything leaves, settle after, never past the cap."""
+"""The ledger: every plan is reserved before anything is released, settled afterwards, and refused beyond the cap."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain, fingerprints
 from dperm.privacy.ledger.cap import Cap
-from dperm.privacy.ledger.journal import Journal, storage_at
-from dperm.privacy.ledger.records import ReleaseRecord, Reservation, Spent
-from dperm.privacy.ledger.reserving import Decision, Origin, reserving
-from dperm.privacy.ledger.rows import (
+from dperm.privacy.ledger.reservations import (
+    DataOrigin,
+    Decision,
     Payload,
+    ReleaseRecord,
+    Reservation,
     alias_row,
     as_stored,
     cap_row,
-    check_plan,
-    checked_name,
+    check_dataset_name,
+    check_releases,
     created_row,
     now,
-    open_reservation,
+    reservation_decision,
     settle_rows,
+    unsettled_reservation,
 )
-from dperm.privacy.ledger.state import LedgerState, Reserved
+from dperm.privacy.ledger.state import Journal, LedgerState, ReservationEntry, Spent
+from dperm.privacy.ledger.storage import storage_at
 
 __all__ = ["Ledger"]
 
 
 class Ledger:
-    """What was spent on each data set, append-only and shared by everybody who uses the data.
+    """An append-only record of what was spent on each data set, shared by everybody who uses the data.
 
     Parameters
     ----------
@@ -82,20 +85,20 @@ class Ledger:
         create: bool = True,
     ) -> None:
         wanted = None if neighbours is None else Neighbours.parse(neighbours)
-        self._dataset = checked_name(dataset)
+        self._dataset = check_dataset_name(dataset)
         self._journal = Journal(storage_at(address))
         self._memory_key = os.urandom(32)
-        self._origin = Origin()
+        self._origin = DataOrigin()
         created = created_row(uuid.uuid4().hex, wanted or Neighbours.REPLACE_ONE)
         self._journal.storage.open(chain.link(None, [created])[0], create=create)
-        self._neighbours = self._journal.look(lambda state: state.neighbours)
+        self._neighbours = self._journal.read(lambda state: state.neighbours)
         if wanted not in (None, self._neighbours):
             raise InvalidInput(
                 f"{self.address} was created for {str(self._neighbours)!r} neighbours, not {str(wanted)!r}: "
                 "leave neighbours out, or create another ledger."
             )
 
-    # ------------------------------------------------------------------------------------------ who and where
+    # ------------------------------------------------------------------------------------------ name and place
     @property
     def dataset(self) -> str:
         """Name of the data set that this handle charges."""
@@ -131,22 +134,28 @@ class Ledger:
     def for_dataset(self, dataset: str) -> Ledger:
         """Return a handle on the same ledger that charges another data set."""
         other = object.__new__(Ledger)
-        other.__dict__.update(self.__dict__, _dataset=checked_name(dataset))
+        other.__dict__.update(self.__dict__, _dataset=check_dataset_name(dataset))
         return other
 
     def recognising(self, *fingerprints: str) -> Ledger:
-        """Return a handle whose reservations also know the data by these, such as that of the file they came from.
+        """Return a handle whose reservations also record these fingerprints, such as that of the source file.
 
-        They are written in the transaction that charges, so that no interruption leaves data spent and forgotten. The
-        cap of this handle's name holds also for what :meth:`for_dataset` makes of the new one.
+        They are written in the transaction that charges, so no interruption leaves charged data unrecognised. The cap
+        of this handle's name also applies to handles that :meth:`for_dataset` makes from the new one.
         """
-        return self._with(Origin((*self._origin.marks, *fingerprints), self._origin.given_as or self._dataset, []))
+        return self._with(
+            DataOrigin((*self._origin.fingerprints, *fingerprints), self._origin.given_as or self._dataset, [])
+        )
 
     def made_here(self) -> list[dict[str, Any]]:
-        """Return the rows of the reservations that were made with this handle of :meth:`recognising`, and no others."""
-        return [row for row in self.entries() if row["kind"] == "reserve" and row["id"] in (self._origin.ids or ())]
+        """Return the rows of the reservations made with this handle of :meth:`recognising`, and no others."""
+        return [
+            row
+            for row in self.entries()
+            if row["kind"] == "reserve" and row["id"] in (self._origin.reservation_ids or ())
+        ]
 
-    def _with(self, origin: Origin) -> Ledger:
+    def _with(self, origin: DataOrigin) -> Ledger:
         other = self.for_dataset(self._dataset)
         other._origin = origin
         return other
@@ -155,10 +164,10 @@ class Ledger:
     @property
     def cap(self) -> Cap | None:
         """The data set's cap, None if none was set."""
-        return self._journal.look(lambda state: state.account(self._dataset).cap)
+        return self._journal.read(lambda state: state.account(self._dataset).cap)
 
     def set_cap(self, budget: Budget, mode: str = "mixed", delta_reserve: float = 0.0) -> Cap:
-        """Limit for good what may be spent on the data set.
+        """Set a permanent limit on what may be spent on the data set.
 
         Parameters
         ----------
@@ -175,7 +184,7 @@ class Ledger:
         InvalidInput
             The data set has a cap: it never changes.
         BudgetRefused
-            What is spent already passes the cap.
+            The data set has already spent more than the cap.
         """
         cap = Cap.of(budget, mode, delta_reserve)
 
@@ -199,7 +208,7 @@ class Ledger:
         fingerprint: str | None = None,
         requested: Budget | None = None,
     ) -> Reservation:
-        """Charge a plan, in one committed transaction, before anything of it leaves.
+        """Charge a plan, in one committed transaction, before anything of it is released.
 
         Parameters
         ----------
@@ -208,16 +217,17 @@ class Ledger:
         neighbours
             The relation under which ``event`` is stated; restated under the ledger's own to be charged.
         purpose
-            A few words for whoever reads the ledger; they are exported.
+            A few words for readers of the ledger; they are exported.
         fingerprint
-            Of the data, from :meth:`fingerprint`. Data known under another name are charged there; no cap is passed by.
+            Of the data, from :meth:`fingerprint`. Data known under another name are charged to that name; no cap can
+            be bypassed.
         requested
-            The budget that the plan was made for, shown beside it; what is charged comes from ``event`` alone.
+            The budget that the plan was made for, for display only; the charge comes from ``event`` alone.
 
         Raises
         ------
         BudgetRefused
-            The plan does not fit the cap, or would pass by another; nothing is written.
+            The plan does not fit the cap, or would bypass another one; nothing is written.
         Unsupported
             The event has no proof under the ledger's neighbours.
         """
@@ -230,10 +240,11 @@ class Ledger:
         fingerprint: str | None = None,
         then: Sequence[tuple[Event, str | None]] = (),
     ) -> str:
-        """Refuse what :meth:`reserve` would refuse now, and write nothing; another process may still be faster.
+        """Refuse what :meth:`reserve` would refuse now, and write nothing.
 
-        ``then`` are plans that are to be reserved after it, each with the fingerprint of its data: if one of them would
-        be refused, this is too. Returns the name that ``event`` would be charged to.
+        Another process may still reserve first. ``then`` lists plans that will be reserved afterwards, each with the
+        fingerprint of its data: if one of them would be refused, so is this one. Returns the name of the data set that
+        ``event`` would be charged to.
         """
         plans = [self._decision(one, neighbours, "", mark) for one, mark in ((event, fingerprint), *then)]
 
@@ -245,7 +256,7 @@ class Ledger:
                 names.append(made.dataset)
             return names[0]
 
-        return self._journal.look(look)
+        return self._journal.read(look)
 
     def _decision(
         self,
@@ -255,15 +266,15 @@ class Ledger:
         fingerprint: str | None,
         requested: Budget | None = None,
     ) -> Decision:
-        of = (event, neighbours, self._neighbours, purpose, requested)
-        return reserving(self._dataset, self._origin, fingerprint, *of)
+        plan = (event, neighbours, self._neighbours, purpose, requested)
+        return reservation_decision(self._dataset, self._origin, fingerprint, *plan)
 
     def known_as(self, fingerprint: str) -> str | None:
-        """Return the data set under which these data were seen first, None if they are new."""
-        return self._journal.look(lambda state: state.owner(fingerprint))
+        """Return the data set under which these data were first recorded, None if they are new."""
+        return self._journal.read(lambda state: state.owner(fingerprint))
 
     def remember(self, fingerprint: str) -> None:
-        """Let data be recognised by one more fingerprint, such as that of the file they came from; costs nothing."""
+        """Recognise the data by one more fingerprint, such as that of the file they came from; costs nothing."""
 
         def decide(state: LedgerState) -> tuple[list[Payload], None]:
             known = state.owner(fingerprint) is not None
@@ -272,10 +283,10 @@ class Ledger:
         self._journal.write(decide)
 
     def resume(self, reservation_id: str) -> Reservation:
-        """Return an unsettled reservation, to go on with it after a crash."""
-        return self._handle(self._journal.look(lambda state: open_reservation(state, reservation_id)))
+        """Return an unsettled reservation, to continue it after a crash."""
+        return self._handle(self._journal.read(lambda state: unsettled_reservation(state, reservation_id)))
 
-    def _handle(self, made: Reserved) -> Reservation:
+    def _handle(self, made: ReservationEntry) -> Reservation:
         cost = made.charge.amount if made.charge else None
         ledger = self.for_dataset(made.dataset)
         return Reservation(made.id, made.dataset, made.event, made.neighbours, made.purpose, cost, made.time, ledger)
@@ -286,31 +297,31 @@ class Ledger:
         ]
 
         def decide(state: LedgerState) -> tuple[list[Payload], None]:
-            made = open_reservation(state, reservation.id)
-            check_plan(made.event, records)
+            made = unsettled_reservation(state, reservation.id)
+            check_releases(made.event, records)
             return settle_rows(made, records), None
 
         self._journal.write(decide)
 
-    # ------------------------------------------------------------------------------------------ what is in it
+    # ------------------------------------------------------------------------------------------ contents
     def spent(self, delta: float | None = None) -> Spent:
         """Sum up the data set.
 
         Epsilon is an upper bound that assumes the events were **not** chosen from earlier results. Without a cap it
         is the tightest figure for everything composed, at ``delta`` (1e-6 unless given). With a cap it is read at the
-        cap's Renyi order (or as GDP), at the cap's delta unless given, and never exceeds the cap, which is what holds
-        however plans are chosen.
+        cap's Renyi order (or as GDP), at the cap's delta unless given, and never exceeds the cap. The cap is the
+        guarantee that holds however plans are chosen.
         """
-        account = self._journal.look(lambda state: state.account(self._dataset))
+        account = self._journal.read(lambda state: state.account(self._dataset))
         return account.spent(self._neighbours, delta)
 
     def datasets(self) -> list[str]:
-        """Names of all data sets in the ledger."""
-        return self._journal.look(lambda state: sorted(state.accounts))
+        """Return the names of all data sets in the ledger."""
+        return self._journal.read(lambda state: sorted(state.accounts))
 
     def unsettled(self, dataset: str | None = None) -> list[Reservation]:
-        """Reservations that are running, crashed or abandoned; they count as spent."""
-        accounts = self._journal.look(lambda state: list(state.accounts.values()))
+        """Return the reservations that are running, crashed or abandoned; they count as spent."""
+        accounts = self._journal.read(lambda state: list(state.accounts.values()))
         return [
             self._handle(made)
             for account in accounts
@@ -320,7 +331,7 @@ class Ledger:
 
     def entries(self, dataset: str | None = None) -> list[dict[str, Any]]:
         """Return every row (of one data set) as a plain dict, without fingerprints."""
-        found = [{"seq": row.seq, "hash": row.digest, **row.data()} for row in self._journal.rows()]
+        found = [{"seq": row.seq, "hash": row.digest, **row.data()} for row in self._journal.checked_rows()]
         for row in found:
             row.pop("fingerprint", None)
         return [row for row in found if dataset is None or row.get("dataset") == dataset]
@@ -338,9 +349,8 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """Digest of the newest row: printed in reports, so that an edit or a rollback shows."""
-
-        newest = self._journal.look(lambda state: state.newest)
+        """Digest of the newest row. Reports print it, so that a later edit or rollback can be detected."""
+        newest = self._journal.read(lambda state: state.newest)
         assert newest is not None
         return newest.digest
 
@@ -357,7 +367,7 @@ class Ledger:
         LedgerTampered
             A row was edited, removed or reordered, or ``head`` is missing.
         """
-        rows = self._journal.rows()
+        rows = self._journal.checked_rows()
         if head is not None:
             wanted = head.strip().lower()
             if len(wanted) != 64 or set(wanted) - set("0123456789abcdef"):
@@ -388,7 +398,7 @@ class Ledger:
         address = self._journal.storage.address
         if address is None:
             raise TypeError(
-                "a ledger in memory cannot be pickled, since the copy's spending would not be seen here: "
+                "a ledger in memory cannot be pickled, because spending through the copy would not be recorded here: "
                 "share one with a file, as in Ledger('budget.db')."
             )
         return _reopen, (address, self._dataset, self._origin)
@@ -397,6 +407,6 @@ class Ledger:
         return f"<Ledger {self.address!r}, dataset={self._dataset!r}, neighbours={str(self._neighbours)!r}>"
 
 
-def _reopen(address: str, dataset: str, origin: Origin) -> Ledger:
-    """Unpickle; never creates, because a second empty ledger would forget what is spent."""
+def _reopen(address: str, dataset: str, origin: DataOrigin) -> Ledger:
+    """Unpickle a handle; never creates a ledger, because a second, empty one would hide what is spent."""
     return Ledger(address, dataset, create=False)._with(origin)

@@ -1,8 +1,8 @@
-"""One fit's releases: planned, reserved, checked one by one, settled.
+"""Scopes: they let a fit make exactly the releases that it planned and reserved.
 
-A scope reserves the whole plan in the ledger before anything is evaluated, refuses every release that the plan does not
-contain, and at the end charges what was planned but not used as forfeited, so that ledger and plan are always equal.
-The runs of a search are checked against their plans in the same way, but only the search as a whole is in the ledger.
+A scope reserves the whole plan in the ledger before anything is evaluated and refuses every release that is not in the
+plan. At the end it records planned releases that were not made as forfeited, so that ledger and plan are always equal.
+The runs of a search are checked against their plans in the same way, but the ledger holds only the search as a whole.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.events import Composed, Event, RepeatAndSelect, Unbounded
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
-from dperm.privacy.ledger.rows import as_stored
+from dperm.privacy.ledger.reservations import as_stored
 
 __all__ = ["InnerScope", "Scope", "SearchScope", "check"]
 
-#: the scope that works with a reservation in this process, by the reservation's id
-_WORKING: weakref.WeakValueDictionary[str, Scope] = weakref.WeakValueDictionary()
+#: the scope that uses a reservation in this process, by the reservation's id
+_ACTIVE: weakref.WeakValueDictionary[str, Scope] = weakref.WeakValueDictionary()
 
 
 class InnerScope:
-    """Enforces a calibrated plan, one release at a time; whoever made it answers for the charge.
+    """Enforces a calibrated plan, one release at a time, without a ledger of its own: its creator is charged.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class InnerScope:
     neighbours : Neighbours
         Relation under which the plan's events were computed.
     binding : bool
-        Whether the books outlive this process or have a cap, and no reason was given why nothing is guaranteed.
+        Whether the ledger outlives this process or has a cap, and the result will have a guarantee.
     """
 
     def __init__(self, calibrated: CalibratedPlan, neighbours: Neighbours, binding: bool) -> None:
@@ -47,7 +47,7 @@ class InnerScope:
         self.binding = binding
         self.records: list[ReleaseRecord] = []
         self._used: Counter[str] = Counter()
-        # the plan never changes, and a solver may make thousands of releases of one kind: one record serves them all
+        # the plan never changes, and a solver may make thousands of equal releases: they share one record
         self._planned = {
             planned.query: (planned.count, ReleaseRecord(planned.query, planned.event(calibrated.scale)))
             for planned in calibrated.plan.releases
@@ -56,28 +56,28 @@ class InnerScope:
         self._settled = False
 
     def charge(self, query: str, event: Event) -> None:
-        """Take one release of ``query`` out of the plan, before it is evaluated."""
+        """Count one release of ``query`` against the plan, before it is evaluated."""
         with self._lock:
             if self._settled:
-                raise PlanViolation(f"a release of {query!r} was tried after the fit had been settled.")
+                raise PlanViolation(f"a release of {query!r} was attempted after the fit had been settled.")
             planned = self._planned.get(query)
             if planned is None:
-                raise PlanViolation(f"a release of {query!r} was tried that the plan does not contain.")
+                raise PlanViolation(f"a release of {query!r} was attempted that the plan does not contain.")
             count, record = planned
             if self._used[query] >= count:
-                raise PlanViolation(f"release {self._used[query] + 1} of {query!r} was tried; {count} are planned.")
+                raise PlanViolation(f"release {self._used[query] + 1} of {query!r} was attempted; {count} are planned.")
             if record.event != event:
-                raise PlanViolation(f"a release of {query!r} was tried whose cost differs from the plan.")
+                raise PlanViolation(f"a release of {query!r} was attempted whose cost differs from the plan.")
             self._used[query] += 1
             self.records.append(record)
 
     @property
     def used(self) -> dict[str, int]:
-        """How many releases of each query were taken out of the plan so far."""
+        """How many releases of each query were made so far."""
         with self._lock:
             return dict(self._used)
 
-    def _take_up(self, used: Mapping[str, int]) -> None:
+    def _count_earlier(self, used: Mapping[str, int]) -> None:
         """Count releases that were made before a restart."""
         for query, times in used.items():
             count, record = self._planned.get(query, (0, None))
@@ -87,7 +87,7 @@ class InnerScope:
             self.records.extend([record] * times)
 
     def settle(self) -> None:
-        """Write down unused planned releases as forfeited; nothing more may be released."""
+        """Record planned releases that were not made as forfeited; nothing more may be released."""
         with self._lock:
             if self._settled:
                 return
@@ -98,13 +98,13 @@ class InnerScope:
                 self.records.extend([record] * left)
             self._close()
 
-    def let_go(self) -> None:
-        """Release nothing more here and write nothing: the reservation stays open for a scope that resumes it."""
+    def suspend(self) -> None:
+        """Release nothing more here and write nothing; the reservation stays open for a scope that resumes it."""
         with self._lock:
             self._settled = True
 
     def _close(self) -> None:
-        """Write the books, once."""
+        """Write the records to the ledger, once."""
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +112,7 @@ class InnerScope:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Also after an error or Ctrl-C: what was reserved stays spent, and the ledger says what was really released.
+        # Also after an error or Ctrl-C: the reservation stays spent, and the ledger shows what was really released.
         self.settle()
 
 
@@ -134,11 +134,11 @@ class Scope(InnerScope):
     unbounded : str, optional
         Why the result will have no guarantee (seeded noise, a printed calibration).
     resumed : Reservation, optional
-        An unsettled reservation of the same plan in this ledger to go on with, after a restart; nothing is reserved
-        again. It must not be in use: the scope before has let go of it, or its process has ended.
+        An unsettled reservation of the same plan in this ledger, to continue after a restart; nothing is reserved
+        again. It must not be in use: its earlier scope is suspended, or its process has ended.
     used : mapping of str to int, optional
-        With ``resumed``, and mandatory there: how many releases of each query were made before. Whoever resumes answers
-        for it, as the ledger is told only when the plan is settled.
+        Required with ``resumed``: how many releases of each query were made before. The caller is responsible for it,
+        because releases are written to the ledger only when the plan is settled.
     """
 
     def __init__(
@@ -160,22 +160,22 @@ class Scope(InnerScope):
             self.reservation = _reserve(
                 self.event, ledger, neighbours, purpose, fingerprint, unbounded, calibrated.budget
             )
-            _WORKING[self.reservation.id] = self
+            _ACTIVE[self.reservation.id] = self
             return
         resumed = ledger.resume(resumed.id)  # refuses one that is settled, and one of another ledger
         if used is None:
             raise PlanViolation("a reservation was resumed without saying how many of its releases were made before.")
         if resumed.event != as_stored(_charged(self.event, unbounded)) or resumed.neighbours != neighbours:
-            raise PlanViolation("the reservation to go on with is not of this plan: the run was planned differently.")
-        self._take_up(used)
-        if _WORKING.setdefault(resumed.id, self) is not self:
-            raise PlanViolation("the reservation to go on with is in use: its releases would be made twice.")
+            raise PlanViolation("the reservation to continue is not of this plan: the run was planned differently.")
+        self._count_earlier(used)
+        if _ACTIVE.setdefault(resumed.id, self) is not self:
+            raise PlanViolation("the reservation to continue is in use: its releases would be made twice.")
         self.reservation = resumed
 
-    def let_go(self) -> None:
-        super().let_go()
-        if _WORKING.get(self.reservation.id) is self:
-            del _WORKING[self.reservation.id]
+    def suspend(self) -> None:
+        super().suspend()
+        if _ACTIVE.get(self.reservation.id) is self:
+            del _ACTIVE[self.reservation.id]
 
     def _close(self) -> None:
         if self.unbounded is not None:
@@ -186,8 +186,8 @@ class Scope(InnerScope):
 class SearchScope:
     """Charges a search as one event; use it as a context manager.
 
-    The releases of its runs are checked against their plans and written nowhere: how many runs there were, and what
-    the losing ones released, stays inside.
+    The releases of its runs are checked against their plans but not recorded: the number of runs and the releases of
+    all but the best run stay secret.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class SearchScope:
     def run(self, calibrated: CalibratedPlan) -> InnerScope:
         """Return the scope of one run."""
         if self.records:
-            raise PlanViolation("a run of a search was tried after the search had been settled.")
+            raise PlanViolation("a run of a search was attempted after the search had been settled.")
         return InnerScope(calibrated, self.neighbours, _binding(self.ledger, self.unbounded))
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from dperm.atomic_files import published
+from dperm.atomic_files import create_exclusively
 from dperm.errors import LedgerError, LedgerUnreadable
 from dperm.privacy.ledger.chain import Row
 from dperm.privacy.ledger.storage import Reader, Storage
@@ -30,17 +30,17 @@ _CREATE = (
 _SELECT = "SELECT seq, previous, payload, hash FROM dperm_ledger WHERE seq >= ? ORDER BY seq"
 _INSERT = "INSERT INTO dperm_ledger (seq, previous, payload, hash) VALUES (?, ?, ?, ?)"
 
-# SQLite's bookkeeping of file locks must not be inherited in the middle of a transaction: a fork waits for them.
-_GATE = threading.RLock()
+# A forked child must not inherit SQLite's file locks in the middle of a transaction: a fork waits for its end.
+_LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_GATE.acquire, after_in_parent=_GATE.release, after_in_child=_GATE.release)
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 class SqliteStorage(Storage):
     """The table ``dperm_ledger`` in one file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # the real path, so that a change of folder or a link does not lead to a second ledger
+        # the real path, so that a changed working folder or a link does not create a second ledger
         self._path = Path(os.path.realpath(Path(path).expanduser()))
         self.address = str(self._path)
         self.shown = str(self._path)
@@ -69,7 +69,7 @@ class SqliteStorage(Storage):
                 f"{self.shown} is missing but its journal is still there: restore the ledger from a backup, "
                 "or delete the journal to start a new one."
             )
-        with published(self._path) as draft, self._transaction("BEGIN IMMEDIATE", draft) as connection:
+        with create_exclusively(self._path) as draft, self._transaction("BEGIN IMMEDIATE", draft) as connection:
             connection.execute(_CREATE)
             connection.execute(_INSERT, (first.seq, first.previous, first.payload, first.digest))
 
@@ -86,7 +86,7 @@ class SqliteStorage(Storage):
     @contextlib.contextmanager
     def _transaction(self, begin: str, path: Path) -> Iterator[sqlite3.Connection]:
         try:
-            with _GATE, contextlib.closing(_connect(path)) as connection:
+            with _LOCK, contextlib.closing(_connect(path)) as connection:
                 connection.execute(begin)
                 try:
                     yield connection
@@ -96,10 +96,10 @@ class SqliteStorage(Storage):
                         with contextlib.suppress(sqlite3.Error):  # closing rolls back as well
                             connection.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise self._explained(error) from None
+            raise self._explain(error) from None
 
-    def _explained(self, error: sqlite3.Error) -> LedgerError:
-        """Say in one sentence what went wrong; every branch means that nothing was written."""
+    def _explain(self, error: sqlite3.Error) -> LedgerError:
+        """Return an error that says in one sentence what went wrong; in every case nothing was written."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_BUSY:
             return LedgerError(

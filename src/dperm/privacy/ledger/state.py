@@ -1,31 +1,91 @@
-"""What the rows say: the state of every data set, derived from the chain and from nothing else."""
+"""The state of every data set, derived from the ledger's rows and from nothing else, and kept up to date.
+
+:class:`LedgerState` folds rows into accounts; :class:`Journal` reads and writes a storage through it.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from dperm.errors import LedgerTampered, LedgerUnreadable
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Composed, Event, event_from_dict, restate
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain
-from dperm.privacy.ledger.cap import Cap, Charge, Charged
+from dperm.privacy.ledger.cap import Cap, Charge, PastCharges
 from dperm.privacy.ledger.chain import Row
-from dperm.privacy.ledger.records import Spent
-from dperm.privacy.ledger.storage import Reader
+from dperm.privacy.ledger.storage import Reader, Storage
 
-__all__ = ["FORMAT", "Account", "LedgerState", "Reserved"]
+__all__ = ["FORMAT", "Account", "Journal", "LedgerState", "ReservationEntry", "Spent"]
 
+T = TypeVar("T")
+
+#: version of the rows' format, written in the first row
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Reserved:
-    """One reservation as its row tells it; ``charged_event`` is restated under the ledger's neighbours."""
+class Spent:
+    """How much of a data set's budget is spent.
+
+    Attributes
+    ----------
+    epsilon
+        Upper bound at ``delta``; infinite if a release without a guarantee is recorded. It assumes that the events
+        were *not* chosen from earlier results. With a cap it is read at the cap's order and never exceeds the cap,
+        which is what holds however plans are chosen.
+    remaining
+        The cap's epsilon minus ``epsilon``; None without a cap, 0 once the data set is closed.
+    fits_epsilon
+        Epsilon (at the cap's delta) of the largest plan that still fits: the whole cap while nothing is reserved,
+        later a plan of Gaussian releases. None without a cap.
+    reserved_unsettled
+        Reservations without a settlement: running, crashed or abandoned. They count as spent.
+    closed
+        One plan took the whole cap by its own exact figure; nothing more is admitted.
+    used
+        Share of the cap that is charged, between 0 and 1; charges add up, as epsilons do not. None without a cap.
+    """
+
+    dataset: str
+    neighbours: Neighbours
+    epsilon: float
+    delta: float
+    cap: Cap | None
+    remaining: float | None
+    fits_epsilon: float | None
+    reserved_unsettled: int
+    n_fits: int
+    unbounded: bool
+    closed: bool
+    used: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, where an infinite epsilon is null."""
+        return {
+            "dataset": self.dataset,
+            "neighbours": str(self.neighbours),
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "cap": self.cap.to_dict() if self.cap else None,
+            "remaining": self.remaining,
+            "fits_epsilon": self.fits_epsilon,
+            "reserved_unsettled": self.reserved_unsettled,
+            "n_fits": self.n_fits,
+            "unbounded": self.unbounded,
+            "closed": self.closed,
+            "used": self.used,
+        }
+
+
+@dataclass(frozen=True)
+class ReservationEntry:
+    """One reservation as its row states it; ``charged_event`` is restated under the ledger's neighbours."""
 
     id: str
     dataset: str
@@ -45,8 +105,8 @@ class Account:
     dataset: str
     cap: Cap | None = None
     carried: Charge | None = None
-    reserved: list[Reserved] = field(default_factory=list)
-    unsettled: dict[str, Reserved] = field(default_factory=dict)
+    reserved: list[ReservationEntry] = field(default_factory=list)
+    unsettled: dict[str, ReservationEntry] = field(default_factory=dict)
 
     @property
     def unbounded(self) -> bool:
@@ -58,12 +118,12 @@ class Account:
         """Whether one plan took the whole cap."""
         return any(one.charge.closes for one in self.reserved if one.charge)
 
-    def charged(self) -> Charged:
-        """All charges against the cap, those carried over from before it included."""
+    def past_charges(self) -> PastCharges:
+        """All charges against the cap, including those carried over from before it was set."""
         charges = [one.charge for one in self.reserved if one.charge]
         if self.carried:
             charges.insert(0, self.carried)
-        return Charged(
+        return PastCharges(
             dataset=self.dataset,
             amounts=[one.amount for one in charges],
             deltas=[one.delta for one in charges],
@@ -71,22 +131,22 @@ class Account:
             closed=self.closed,
         )
 
-    def event(self) -> Event:
+    def total_event(self) -> Event:
         """Everything charged so far, under the ledger's neighbours."""
         return Composed(tuple(one.charged_event for one in self.reserved))
 
     def spent(self, neighbours: Neighbours, delta: float | None) -> Spent:
-        """Sum up; see :class:`~dperm.privacy.ledger.records.Spent` for what each figure means."""
+        """Sum up the account; :class:`Spent` explains each figure."""
         default = self.cap.budget.delta if self.cap else 1e-6
         at = default if delta is None else delta
         remaining = fits = used = None
         if self.cap is None or self.closed:
-            # uncapped, or one plan whose own figure holds because nothing came before it and nothing comes after
-            figure = math.inf if self.unbounded else composition.upper_epsilon(self.event(), at)[0]
+            # no cap, or one plan whose own figure holds because nothing was released before or after it
+            figure = math.inf if self.unbounded else composition.upper_epsilon(self.total_event(), at)[0]
             if self.cap:
                 remaining, fits, used = 0.0, 0.0, 1.0
         else:
-            total = math.fsum(self.charged().amounts)
+            total = math.fsum(self.past_charges().amounts)
             figure = self.cap.epsilon(total, at)
             if at == self.cap.budget.delta:
                 figure = min(figure, self.cap.budget.epsilon)  # the rounding of one addition
@@ -118,11 +178,11 @@ class LedgerState:
         self.ledger_id = ""
         self.neighbours = Neighbours.REPLACE_ONE
         self.accounts: dict[str, Account] = {}
-        self.reservations: dict[str, Reserved] = {}
+        self.reservations: dict[str, ReservationEntry] = {}
         self._owners: dict[str, str] = {}
 
     def catch_up(self, read: Reader) -> None:
-        """Apply the rows written since; the newest known row must still be there, unchanged."""
+        """Apply the rows written since the last call; the newest known row must still be there, unchanged."""
         rows = read(self.newest.seq if self.newest else 1)
         if self.newest is not None:
             if not rows or rows[0] != self.newest:
@@ -137,7 +197,7 @@ class LedgerState:
         self._apply_all(rows)
 
     def account(self, dataset: str) -> Account:
-        """Return the data set's account, an empty one if the ledger does not know it."""
+        """Return the data set's account, or an empty one that is not kept if the ledger does not know it."""
         return self.accounts.get(dataset) or Account(dataset)
 
     def owner(self, fingerprint: str | None) -> str | None:
@@ -145,7 +205,7 @@ class LedgerState:
         return self._owners.get(fingerprint) if fingerprint is not None else None
 
     def after(self, payloads: Sequence[dict[str, Any]]) -> LedgerState:
-        """Return the state that these rows would make of this one, which stays as it is."""
+        """Return the state after these rows; this state does not change."""
         other = LedgerState()
         vars(other).update({name: copy.copy(value) for name, value in vars(self).items()})
         for name, account in self.accounts.items():
@@ -177,20 +237,20 @@ class LedgerState:
         self.neighbours = Neighbours.parse(data["neighbours"])
 
     def _cap(self, data: dict[str, Any]) -> None:
-        account = self._known(data["dataset"])
+        account = self._account_of(data["dataset"])
         if account.cap is not None:
             raise ValueError("a cap never changes")
         account.cap = Cap.from_dict(data)
         account.carried = Charge(data["carried"], data["carried_delta"])
 
     def _alias(self, data: dict[str, Any]) -> None:
-        self._known(data["dataset"])
+        self._account_of(data["dataset"])
         self._owners.setdefault(data["fingerprint"], data["dataset"])
 
     def _reserve(self, data: dict[str, Any]) -> None:
-        account = self._known(data["dataset"])
+        account = self._account_of(data["dataset"])
         event, stated = event_from_dict(data["event"]), Neighbours.parse(data["neighbours"])
-        made = Reserved(
+        entry = ReservationEntry(
             id=data["id"],
             dataset=account.dataset,
             event=event,
@@ -201,20 +261,21 @@ class LedgerState:
             unbounded=data["unbounded"],
             time=data["time"],
         )
-        if made.id in self.reservations:
+        if entry.id in self.reservations:
             raise ValueError("a reservation is made once")
-        self.reservations[made.id] = made
-        account.reserved.append(made)
-        account.unsettled[made.id] = made
+        self.reservations[entry.id] = entry
+        account.reserved.append(entry)
+        account.unsettled[entry.id] = entry
 
     def _release(self, data: dict[str, Any]) -> None:
-        if data["reservation"] not in self._known(data["dataset"]).unsettled:
+        if data["reservation"] not in self._account_of(data["dataset"]).unsettled:
             raise ValueError("a release belongs to an open reservation")
 
     def _settle(self, data: dict[str, Any]) -> None:
-        del self._known(data["dataset"]).unsettled[data["reservation"]]
+        del self._account_of(data["dataset"]).unsettled[data["reservation"]]
 
-    def _known(self, dataset: str) -> Account:
+    def _account_of(self, dataset: str) -> Account:
+        """Return the account to change, made if it is new."""
         return self.accounts.setdefault(dataset, Account(dataset))
 
     _APPLY: dict[str, Callable[[LedgerState, dict[str, Any]], None]] = {  # noqa: RUF012
@@ -225,3 +286,46 @@ class LedgerState:
         "release": _release,
         "settle": _settle,
     }
+
+
+class Journal:
+    """The rows of one ledger, shared by all handles on it.
+
+    Each thread folds the rows into its own state and reads only new ones, so no lock is needed and a forked child
+    continues from a valid state. Rows are applied only after they are committed.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._local = threading.local()
+
+    def _current_state(self, read: Reader) -> LedgerState:
+        state: LedgerState = getattr(self._local, "state", None) or LedgerState()
+        self._local.state = None  # a state that met a broken row is not used again
+        state.catch_up(read)
+        self._local.state = state
+        return state
+
+    def read(self, use: Callable[[LedgerState], T]) -> T:
+        """Call ``use`` on the newest committed state."""
+        return use(self.storage.read(self._current_state))
+
+    def write(self, decide: Callable[[LedgerState], tuple[list[dict[str, Any]], T]]) -> T:
+        """Append the payloads that ``decide`` returns, in one transaction; return its second value."""
+
+        def linked(read: Reader) -> tuple[list[Row], T]:
+            state = self._current_state(read)
+            payloads, result = decide(state)
+            return chain.link(state.newest, payloads), result
+
+        return self.storage.write(linked)
+
+    def checked_rows(self) -> list[Row]:
+        """Read all rows again and check the whole chain."""
+
+        def whole(read: Reader) -> list[Row]:
+            rows = read(1)
+            LedgerState().catch_up(lambda _: rows)
+            return rows
+
+        return self.storage.read(whole)

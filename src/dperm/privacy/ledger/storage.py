@@ -1,4 +1,4 @@
-"""Where rows are kept: the interface, and the ledger that lives in this process only.
+"""Where rows are kept: the interface of a storage, the storage in memory, and the address of each kind.
 
 A storage knows transactions and rows, nothing about privacy. ``write`` gives its callback a reader that sees
 the newest committed rows while nobody else can write, and appends what the callback returns; if the callback
@@ -13,10 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from dperm.errors import LedgerError
+from dperm.errors import InvalidInput, LedgerError
 from dperm.privacy.ledger.chain import Row
 
-__all__ = ["MemoryStorage", "Reader", "Storage"]
+__all__ = ["MemoryStorage", "Reader", "Storage", "storage_at"]
 
 T = TypeVar("T")
 Reader = Callable[[int], list[Row]]
@@ -27,7 +27,7 @@ class Storage(ABC):
     """Append-only rows behind transactions."""
 
     address: str | None
-    """What reopens this storage; None if it cannot be reopened."""
+    """The address that reopens this storage; None if it cannot be reopened."""
     shown: str
     """How messages name this storage, without a password."""
 
@@ -41,11 +41,11 @@ class Storage(ABC):
 
     @abstractmethod
     def write(self, decide: Callable[[Reader], tuple[list[Row], T]]) -> T:
-        """Append the rows that ``decide`` returns and commit; its second value is passed on."""
+        """Append the rows that ``decide`` returns and commit; return its second value."""
 
 
 class MemoryStorage(Storage):
-    """Rows in a list. A forked child would hold a copy that its parent never sees, so it is refused there."""
+    """Rows in a list. A forked child is refused: it would hold a copy that its parent never sees."""
 
     address = None
     shown = "the ledger in memory"
@@ -79,3 +79,31 @@ class MemoryStorage(Storage):
                 "a ledger in memory belongs to the process that made it: "
                 "share one between processes with a file, as in Ledger('budget.db')."
             )
+
+
+def storage_at(address: str | os.PathLike[str] | None) -> Storage:
+    """Return the storage at an address: None (memory), a path, ``sqlite:///path`` or a PostgreSQL URL."""
+    # here, because both modules import their base class from this one
+    from dperm.privacy.ledger.postgres import PostgresStorage
+    from dperm.privacy.ledger.sqlite import SqliteStorage
+
+    if address is None:
+        return MemoryStorage()
+    if not isinstance(address, str | os.PathLike):
+        raise InvalidInput(f"a ledger's address is a path or a URL, not {type(address).__name__}.")
+    text = os.fspath(address)
+    if not isinstance(text, str) or not text.strip() or "\0" in text:
+        raise InvalidInput("a ledger's address is a path or a URL, and not empty.")
+    scheme, separator, rest = text.partition("://")
+    if not separator or isinstance(address, os.PathLike):
+        return SqliteStorage(text)
+    if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
+        return SqliteStorage(rest[1:])
+    if scheme in ("postgresql", "postgres"):
+        try:
+            return PostgresStorage(text)
+        except ValueError:
+            raise InvalidInput("the PostgreSQL address of the ledger is not a valid URL.") from None
+    raise InvalidInput(
+        f"a ledger cannot be kept at {scheme}://...: use a path, sqlite:///path or postgresql://user@host/database."
+    )

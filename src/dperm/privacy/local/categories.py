@@ -1,4 +1,4 @@
-"""One category per person, reported by the person: three randomized responses and their frequency estimates.
+"""Local reports of one category per person: three randomized responses and their frequency estimates.
 
 Generalised randomized response, optimised unary encoding and optimised local hashing (Wang, Blocki, Li and Jha 2017),
 with probabilities on the lattice of 2^-32. Proof: ``categories.proof.md``.
@@ -19,6 +19,7 @@ from dperm.privacy.accounting.events import ApproximateDP, Event, RandomizedResp
 from dperm.privacy.local.one_bit import LATTICE, OneBit, lattice_floor, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray, IntArray
+from dperm.validation import whole
 
 __all__ = ["CategoryReport", "LocalHashing", "RandomizedCategory", "UnaryEncoding"]
 
@@ -43,24 +44,21 @@ class CategoryReport(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", OneBit(self.epsilon).epsilon)
-        if isinstance(self.n_categories, bool) or not isinstance(self.n_categories, int) or self.n_categories < 2:
-            raise InvalidInput(f"n_categories must be a whole number of 2 or more, not {self.n_categories!r}.")
-        if self.n_categories > 1 << 20:
-            raise InvalidInput("n_categories must be at most 2^20.")
+        object.__setattr__(self, "n_categories", whole("n_categories", self.n_categories, least=2, most=1 << 20))
 
     @property
     @abstractmethod
     def event(self) -> Event:
-        """Cost of one report for the person who sends it."""
+        """The privacy cost of one report for the person who sends it."""
 
     @property
     @abstractmethod
     def rates(self) -> tuple[float, float]:
-        """Probability that a report supports a category: that of the person, and another one."""
+        """Probability that a report supports a category, for the person's own category and for any other one."""
 
     @abstractmethod
     def report(self, categories: ArrayLike, source: RandomSource) -> Any:
-        """Return everybody's report."""
+        """Return the report of every person."""
 
     @abstractmethod
     def support(self, reports: Any) -> IntArray:
@@ -88,8 +86,8 @@ class CategoryReport(ABC):
 class RandomizedCategory(CategoryReport):
     """Generalised randomized response: the true category, or any other one; best for few categories.
 
-    Refused where 2^32 words cannot give the own category more of them than every other one, which takes thousands of
-    categories at a small epsilon: use :class:`LocalHashing` there.
+    Refused where the 2^32 words of the lattice cannot give the own category more words than every other one. That takes
+    thousands of categories at a small epsilon: use :class:`LocalHashing` there.
 
     >>> RandomizedCategory(1.0, 4).rates[0] > 0.47
     True
@@ -117,7 +115,7 @@ class RandomizedCategory(CategoryReport):
         return RandomizedResponse(self.epsilon, self.n_categories)
 
     def law(self, category: int) -> tuple[int, ...]:
-        """Return how often every category is the answer to this one, as whole numbers; private."""
+        """Return how many words give every category to a person with this one; private."""
         own = int(self._inside([category])[0])
         return tuple(self.ratio[0] if c == own else self.floor for c in range(self.n_categories))
 
@@ -128,7 +126,7 @@ class RandomizedCategory(CategoryReport):
 
     @property
     def least(self) -> tuple[int, ...]:
-        """Number of words, of 2^32, that give each category whatever the person's."""
+        """Number of words, of 2^32, that give each category, whichever the person has."""
         return (self.floor,) * self.n_categories
 
     @property
@@ -182,13 +180,13 @@ class UnaryEncoding(CategoryReport):
 
 @dataclass(frozen=True)
 class LocalHashing(CategoryReport):
-    """Optimised local hashing: a public random hash of the category by randomized response; short for any number."""
+    """Optimised local hashing: randomized response on a public random hash; a short report for many categories."""
 
     kind: ClassVar[str] = "local-hashing"
 
     @cached_property
     def _buckets(self) -> RandomizedCategory:
-        # the number of least variance is e^epsilon + 1; beyond a few hundred nothing is gained
+        # e^epsilon + 1 buckets give the smallest variance; beyond a few hundred nothing is gained
         return RandomizedCategory(self.epsilon, min(256, max(2, round(float(np.exp(self.epsilon))) + 1)))
 
     @property
@@ -202,7 +200,7 @@ class LocalHashing(CategoryReport):
 
     @property
     def least(self) -> tuple[int, ...]:
-        """Number of words, of 2^32, that give each bucket whatever the category."""
+        """Number of words, of 2^32, that give each bucket, whichever the category."""
         return self._buckets.least
 
     @property
@@ -219,7 +217,7 @@ class LocalHashing(CategoryReport):
         return np.asarray((keys[:, 0] * categories + keys[:, 1]) % _PRIME % self._buckets.n_categories, np.int64)
 
     def report(self, categories: ArrayLike, source: RandomSource) -> IntArray:
-        """Return a, b and the bucket of everybody; a and b do not depend on the category."""
+        """Return a, b and the bucket of every person; a and b do not depend on the category."""
         own = self._inside(categories)
         keys = (source.words(2 * own.size).reshape(-1, 2) >> np.uint64(2)).astype(np.int64) % _PRIME
         keys[:, 0] = np.maximum(keys[:, 0], 1)

@@ -1,4 +1,4 @@
-"""One of a few levels about one person, sent by the person: less noise than one bit once epsilon exceeds 1.
+"""Local reports of one of a few levels: less noise than one bit once epsilon exceeds 1.
 
 A discrete relative of the piecewise mechanism (Wang et al. 2019) on the lattice of
 :mod:`dperm.privacy.local.one_bit`: all probabilities are whole multiples of 2^-32 and their ratios never exceed
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,19 +17,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidBudget, InvalidInput, Unsupported
 from dperm.privacy.accounting.events import ApproximateDP
-from dperm.privacy.local.one_bit import LATTICE, exp_below, public_range, uniform32
+from dperm.privacy.local.one_bit import LATTICE, exp_lower_bound, public_range, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
+from dperm.validation import is_number, whole
 
 __all__ = ["LEVELS_EPSILON_RANGE", "MOST_LEVELS", "FewLevels", "LevelTable"]
 
 Rows = tuple[tuple[int, ...], ...]
 
-#: smallest and largest epsilon of one report; below it two levels, the one-bit report, are about as good
+#: smallest and largest epsilon of one report; below it the one-bit report is about as good
 LEVELS_EPSILON_RANGE = (1.0, 16.0)
 MOST_LEVELS = 16
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 18  # people at a time, to bound memory
 #: shapes tried: how much likelier the outermost levels' least probability is than the middle's, in quarters
 _TILTS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 #: exp(epsilon) times the sum of all least probabilities, in thousandths, grows by this factor from shape to shape
@@ -44,7 +44,7 @@ class LevelTable:
     Attributes
     ----------
     rows : tuple of tuples of int
-        How many of the 2^32 words give each level, for the value of each knot; a row sums to 2^32.
+        For the value of each knot, how many of the 2^32 words give each level; a row sums to 2^32.
     """
 
     rows: Rows
@@ -77,7 +77,7 @@ class LevelTable:
 
     @cached_property
     def levels(self) -> FloatArray:
-        """What every level counts as, so that the mean of a row is its knot."""
+        """Decoded value of every level, so that the mean of a row is its knot."""
         shift = self.n_levels - 1
         return np.array([(2 * level - shift) * LATTICE / self.moments[-1] for level in range(self.n_levels)])
 
@@ -93,12 +93,12 @@ class LevelTable:
 
     @cached_property
     def least(self) -> tuple[int, ...]:
-        """Number of words, of 2^32, that give each level whatever the value."""
+        """Number of words, of 2^32, that give each level for every value."""
         return tuple(min(column) for column in zip(*self.rows, strict=True))
 
-    def keeps(self, epsilon: float) -> bool:
-        """Whether no two values' probabilities of any level differ by more than exp(epsilon), in whole numbers."""
-        above, below = exp_below(epsilon)
+    def satisfies(self, epsilon: float) -> bool:
+        """Whether the probabilities of every level differ by at most exp(epsilon) between values, in whole numbers."""
+        above, below = exp_lower_bound(epsilon)
         most = (max(column) for column in zip(*self.rows, strict=True))
         return all(high * below <= low * above for high, low in zip(most, self.least, strict=True))
 
@@ -109,10 +109,11 @@ class LevelTable:
         return max(zip(most, self.least, strict=True), key=lambda pair: pair[0] / pair[1])
 
 
-def _sliding(least: list[int], above: int, below: int) -> IntArray | None:
-    """Give every level its least share and the rest to neighbouring levels, each up to its most, from left to right.
+def _sliding_run(least: list[int], above: int, below: int) -> IntArray | None:
+    """Return rows that give every level its least share and the rest to a run of neighbouring levels.
 
-    The rows are those at which the run of filled levels meets an end of one: in between, shares change linearly.
+    Each level of the run is filled up to its largest share; the run slides from left to right. There is a row wherever
+    an end of the run meets an end of a level: in between, shares change linearly.
     """
     room = [count * above // below - count for count in least]
     ends = np.concatenate([[0], np.cumsum(np.array(room, np.int64))])
@@ -132,7 +133,7 @@ def _spaced(n_levels: int) -> IntArray:
 
 
 def _worst_variance(rows: IntArray) -> float:
-    """Largest variance over all values, from -1 to 1, of reports that mix neighbouring rows."""
+    """Return the largest variance over all values, from -1 to 1, of reports that mix neighbouring rows."""
     level = _spaced(rows.shape[1])
     moments = rows @ level
     x = moments / moments[-1]
@@ -145,18 +146,18 @@ def _worst_variance(rows: IntArray) -> float:
 
 @lru_cache(maxsize=64)
 def _best_table(epsilon: float, n_levels: int) -> LevelTable:
-    """Return the table with the least worst-case variance among a grid of shapes; whole numbers throughout."""
-    above, below = exp_below(epsilon)
+    """Return the table with the smallest worst-case variance among a grid of shapes, in whole numbers throughout."""
+    above, below = exp_lower_bound(epsilon)
     shift = n_levels - 1
     shapes = [[4 * shift**6 + tilt * (2 * level - shift) ** 6 for level in range(n_levels)] for tilt in _TILTS]
     best: tuple[float, IntArray] | None = None
-    # from the share that a bit gives away whatever the value, 2 e^eps / (e^eps + 1), up to one level for each value
+    # from the share of a bit that does not depend on the value, 2 e^eps / (e^eps + 1), up to one level for each value
     mass, most = 2000 * above // (above + below) + 1, 1000 * n_levels
     while mass <= most:
         total = LATTICE * mass * below // (1000 * above)
         here = math.inf
         for weights in shapes:
-            rows = _sliding([max(1, total * weight // sum(weights)) for weight in weights], above, below)
+            rows = _sliding_run([max(1, total * weight // sum(weights)) for weight in weights], above, below)
             if rows is None:
                 continue
             variance = _worst_variance(rows)
@@ -169,8 +170,8 @@ def _best_table(epsilon: float, n_levels: int) -> LevelTable:
     if best is None:
         raise Unsupported(f"no table of {n_levels} levels was found at epsilon {epsilon:g}; send one bit instead.")
     table = LevelTable(tuple(tuple(int(count) for count in row) for row in best[1]))
-    if not table.keeps(epsilon):  # checked in every run, also where Python leaves out assertions
-        raise Unsupported(f"the table of {n_levels} levels does not keep epsilon {epsilon:g}; send one bit instead.")
+    if not table.satisfies(epsilon):  # checked in every run, also where Python omits assertions
+        raise Unsupported(f"the table of {n_levels} levels does not satisfy epsilon {epsilon:g}; send one bit instead.")
     return table
 
 
@@ -178,8 +179,8 @@ def _best_table(epsilon: float, n_levels: int) -> LevelTable:
 class FewLevels:
     """Turns a person's value into one of a few levels.
 
-    A value v in [low, high], clipped, is rounded at random to one of the two nearest knots and answered with that
-    knot's row of a public :class:`LevelTable`. NaN counts as ``low``: any value at all is safe to report.
+    A value v, clipped to [low, high], is rounded at random to one of the two nearest knots; the level is drawn from
+    that knot's row of a public :class:`LevelTable`. NaN counts as ``low``: every value is safe to report.
 
     Guarantee
     ---------
@@ -197,7 +198,7 @@ class FewLevels:
     --------
     >>> from dperm.privacy.local.one_bit import OneBit
     >>> report = FewLevels(3.0)
-    >>> report.table.keeps(3.0), round(OneBit(3.0).gain**2 / report.gain**2, 1)
+    >>> report.table.satisfies(3.0), round(OneBit(3.0).gain**2 / report.gain**2, 1)
     (True, 3.9)
     """
 
@@ -208,7 +209,7 @@ class FewLevels:
 
     def __post_init__(self) -> None:
         low, high = LEVELS_EPSILON_RANGE
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, Real):
+        if not is_number(self.epsilon):
             raise InvalidBudget(f"epsilon of a few-level report must be a number, not {type(self.epsilon).__name__}.")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         if not low <= self.epsilon <= high:
@@ -216,10 +217,7 @@ class FewLevels:
                 f"epsilon of a few-level report must be between {low:g} and {high:g}, not {self.epsilon!r}; below "
                 f"{low:g} send one bit."
             )
-        whole = isinstance(self.n_levels, int | np.integer) and not isinstance(self.n_levels, bool)
-        if not whole or not 3 <= self.n_levels <= MOST_LEVELS:
-            raise InvalidInput(f"n_levels must be a whole number from 3 to {MOST_LEVELS}, not {self.n_levels!r}.")
-        object.__setattr__(self, "n_levels", int(self.n_levels))
+        object.__setattr__(self, "n_levels", whole("n_levels", self.n_levels, least=3, most=MOST_LEVELS))
 
     @cached_property
     def table(self) -> LevelTable:
@@ -228,13 +226,13 @@ class FewLevels:
 
     @property
     def epsilon_realised(self) -> float:
-        """Epsilon of the table's own largest ratio; at most ``epsilon`` up to the rounding of this number."""
+        """Epsilon of the largest ratio in the table; at most ``epsilon``, up to the rounding of this number."""
         high, low = self.table.ratio
         return math.log(high / low)
 
     @property
     def event(self) -> ApproximateDP:
-        """Cost of one report for the person who sends it."""
+        """The privacy cost of one report for the person who sends it."""
         return ApproximateDP(self.epsilon)
 
     @property
@@ -249,7 +247,7 @@ class FewLevels:
 
     @property
     def least(self) -> tuple[int, ...]:
-        """Number of words, of 2^32, that give each level whatever the value."""
+        """Number of words, of 2^32, that give each level for every value."""
         return self.table.least
 
     @property
@@ -260,7 +258,7 @@ class FewLevels:
 
     @property
     def decoded(self) -> FloatArray:
-        """What every level counts as for a range of -1 to 1."""
+        """Decoded value of every level, for a range of -1 to 1."""
         return self.table.levels
 
     @property
@@ -273,13 +271,13 @@ class FewLevels:
         """Upper ends of the words that give each level but the last, per row."""
         return np.cumsum(np.array(self.table.rows, np.int64), axis=1)[:, :-1]
 
-    def pieces(
+    def knots_of(
         self, values: ArrayLike, low: ArrayLike = -1.0, high: ArrayLike = 1.0
     ) -> tuple[IntArray, NDArray[np.uint64]]:
-        """Return everybody's lower knot and how many of the 2^32 words move it to the next one; private."""
+        """Return every person's lower knot and how many of the 2^32 words move it to the next one; private."""
         low, high = public_range(low, high)
         knots = self.table.knots
-        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+        with np.errstate(all="ignore"):  # an error raised for some values only would reveal them
             # fmax and fmin take the other argument of a NaN
             inside = np.fmin(np.fmax(np.asarray(values, np.float64), low), high)
             x = np.clip(2.0 * ((inside - low) / (high - low)) - 1.0, -1.0, 1.0)
@@ -288,15 +286,15 @@ class FewLevels:
             return knot.astype(np.int64), np.floor(part * LATTICE).astype(np.uint64)
 
     def law(self, value: float) -> tuple[int, ...]:
-        """Return how often every level is the answer to this value, as whole numbers; private."""
-        knot, up = (int(part) for part in self.pieces(value))
+        """Return how many words give every level for this value; private."""
+        knot, up = (int(part) for part in self.knots_of(value))
         rows = zip(self.table.rows[knot], self.table.rows[knot + 1], strict=True)
         return tuple((LATTICE - up) * here + up * there for here, there in rows)
 
     def report(
         self, values: ArrayLike, source: RandomSource, low: ArrayLike = -1.0, high: ArrayLike = 1.0
     ) -> NDArray[np.uint8]:
-        """Return everybody's level, numbered from 0.
+        """Return every person's level, numbered from 0.
 
         Parameters
         ----------
@@ -312,9 +310,9 @@ class FewLevels:
             raise InvalidInput(f"one value per person is needed, not an array of {values.ndim} dimensions.")
         lows, highs = (np.broadcast_to(np.asarray(end, np.float64), values.shape) for end in (low, high))
         levels = np.empty(values.size, np.uint8)
-        for start in range(0, values.size, _CHUNK):  # everybody uses two words: how many are drawn tells nothing
+        for start in range(0, values.size, _CHUNK):  # every person uses two words: the number of draws reveals nothing
             part = slice(start, start + _CHUNK)
-            knot, up = self.pieces(values[part], lows[part], highs[part])
+            knot, up = self.knots_of(values[part], lows[part], highs[part])
             row = knot + (uniform32(knot.size, source) < up)
             word = uniform32(knot.size, source).astype(np.int64)
             found = np.zeros(knot.size, np.uint8)
@@ -338,5 +336,5 @@ class FewLevels:
         return np.asarray(((high - low) / 2.0) ** 2 * (square - x**2))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a client needs as plain data for JSON: no client recomputes it."""
+        """Return what a client needs as plain data for JSON, so that no client recomputes the table."""
         return {"rows": [list(row) for row in self.table.rows], "knots": self.table.knots.tolist()}

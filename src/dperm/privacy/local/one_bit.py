@@ -1,4 +1,4 @@
-"""One bit about one person, sent by the person: nobody else is trusted.
+"""Local reports of one bit: each person randomises a value before sending it, so nobody else is trusted.
 
 The bit of Duchi, Jordan and Wainwright (2018) with probabilities on the lattice k / 2^32, so that the likelihood ratio
 of two people is a ratio of whole numbers and never exceeds exp(epsilon). Proof: ``one_bit.proof.md``.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -19,16 +18,17 @@ from dperm.errors import InvalidBudget, InvalidInput, Unsupported
 from dperm.privacy.accounting.events import RandomizedResponse
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray
+from dperm.validation import is_number
 
 __all__ = [
     "EPSILON_RANGE",
     "LATTICE",
     "OneBit",
-    "exp_below",
+    "exp_lower_bound",
     "lattice_floor",
     "printed_bit_epsilon",
+    "printed_bit_refusal",
     "public_range",
-    "refuse_printed_bit",
     "uniform32",
 ]
 
@@ -38,11 +38,11 @@ LATTICE = 1 << 32
 #: smallest and largest epsilon of one report
 EPSILON_RANGE = (1e-3, 16.0)
 
-_FRACTION_BITS = 160
-_CHUNK = 1 << 20
+_FRACTION_BITS = 160  # more than 100 bits stay correct after all terms are rounded down
+_CHUNK = 1 << 20  # people at a time, to bound memory
 
 
-def exp_below(epsilon: float) -> tuple[int, int]:
+def exp_lower_bound(epsilon: float) -> tuple[int, int]:
     """Return whole numbers whose ratio is at most exp(epsilon) and less than 2^-100 below it, for epsilon up to 16."""
     numerator, denominator = float(epsilon).as_integer_ratio()
     # a partial sum of the series of exp, every term rounded down
@@ -61,7 +61,7 @@ def lattice_floor(epsilon: float, n_values: int = 2) -> int:
     >>> lattice_floor(1.0) / 2**32  # doctest: +ELLIPSIS
     0.26894142...
     """
-    above, below = exp_below(epsilon)  # a lower bound of exp, so the result errs upwards
+    above, below = exp_lower_bound(epsilon)  # a lower bound of exp, so the result errs upwards
     return -(-LATTICE * below // ((n_values - 1) * below + above))
 
 
@@ -76,7 +76,7 @@ class OneBit:
 
     A value v in [low, high] becomes 1 with probability (t + floor(u (2^32 - 2 t))) / 2^32, u = (v - low)/(high - low),
     where t is the smallest whole number with (2^32 - t) / t <= exp(epsilon). Values outside are clipped, NaN counts as
-    ``low``: any value at all is safe to report.
+    ``low``: every value is safe to report.
 
     Guarantee
     ---------
@@ -102,7 +102,7 @@ class OneBit:
 
     def __post_init__(self) -> None:
         low, high = EPSILON_RANGE
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, Real):
+        if not is_number(self.epsilon):
             raise InvalidBudget(f"epsilon of a one-bit report must be a number, not {type(self.epsilon).__name__}.")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         if not low <= self.epsilon <= high:
@@ -112,22 +112,22 @@ class OneBit:
 
     @cached_property
     def floor(self) -> int:
-        """Number of lattice points, of 2^32, at which the bit is 1 whatever the value; as many give 0."""
+        """Number of lattice points, of 2^32, at which the bit is 1 for every value; as many give 0."""
         return lattice_floor(self.epsilon)
 
     @property
     def steps(self) -> int:
-        """Number of lattice points that the value decides."""
+        """Number of lattice points at which the bit depends on the value."""
         return LATTICE - 2 * self.floor
 
     @property
     def epsilon_realised(self) -> float:
-        """Epsilon of the lattice's own ratio; at most ``epsilon`` up to the rounding of this number."""
+        """Epsilon of the ratio on the lattice; at most ``epsilon``, up to the rounding of this number."""
         return math.log((LATTICE - self.floor) / self.floor)
 
     @property
     def event(self) -> RandomizedResponse:
-        """Cost of one report for the person who sends it."""
+        """The privacy cost of one report for the person who sends it."""
         return RandomizedResponse(self.epsilon, 2)
 
     @property
@@ -137,7 +137,7 @@ class OneBit:
 
     @property
     def least(self) -> tuple[int, int]:
-        """Number of words, of 2^32, that give 0 and 1 whatever the value."""
+        """Number of words, of 2^32, that give 0 and 1 for every value."""
         return self.floor, self.floor
 
     @property
@@ -147,7 +147,7 @@ class OneBit:
 
     @property
     def decoded(self) -> FloatArray:
-        """What a 0 and a 1 count as for a range of -1 to 1."""
+        """Decoded values of a 0 and a 1, for a range of -1 to 1."""
         return np.array([-self.gain, self.gain])
 
     @property
@@ -163,21 +163,21 @@ class OneBit:
     def thresholds(self, values: ArrayLike, low: ArrayLike = -1.0, high: ArrayLike = 1.0) -> NDArray[np.uint64]:
         """Return how many of the 2^32 words make every person's bit a 1; private."""
         low, high = public_range(low, high)
-        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+        with np.errstate(all="ignore"):  # an error raised for some values only would reveal them
             # fmax and fmin take the other argument of a NaN
             inside = np.fmin(np.fmax(np.asarray(values, np.float64), low), high)
             unit = (inside - low) / (high - low)
             return np.uint64(self.floor) + np.floor(unit * self.steps).astype(np.uint64)
 
     def law(self, value: float) -> tuple[int, ...]:
-        """Return how often 0 and 1 are the answer to this value, as whole numbers; private."""
+        """Return how many words give 0 and 1 for this value; private."""
         ones = int(self.thresholds(value))
         return LATTICE - ones, ones
 
     def report(
         self, values: ArrayLike, source: RandomSource, low: ArrayLike = -1.0, high: ArrayLike = 1.0
     ) -> BoolArray:
-        """Return everybody's bit.
+        """Return every person's bit.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class OneBit:
             raise InvalidInput(f"one value per person is needed, not an array of {values.ndim} dimensions.")
         lows, highs = (np.broadcast_to(np.asarray(end, np.float64), values.shape) for end in (low, high))
         bits = np.empty(values.size, np.bool_)
-        for start in range(0, values.size, _CHUNK):  # everybody uses one word: how many are drawn tells nothing
+        for start in range(0, values.size, _CHUNK):  # every person uses one word: the number of draws reveals nothing
             part = slice(start, start + _CHUNK)
             thresholds = self.thresholds(values[part], lows[part], highs[part])
             bits[part] = uniform32(thresholds.size, source) < thresholds
@@ -234,10 +234,10 @@ def printed_bit_epsilon(epsilon: float) -> float:
     return -math.log(spare) if spare > 0.0 else math.inf
 
 
-def refuse_printed_bit(epsilon: float) -> Unsupported:
-    """Return the refusal of the printed bit; it states what the bit really costs."""
+def printed_bit_refusal(epsilon: float) -> Unsupported:
+    """Return the error that refuses the printed bit and states its true cost."""
     true = printed_bit_epsilon(epsilon)
-    cost = "no finite epsilon at all" if math.isinf(true) else f"epsilon {true:.4g}"
+    cost = "no finite epsilon" if math.isinf(true) else f"epsilon {true:.4g}"
     return Unsupported(
         f"the printed one-bit report at epsilon {epsilon:.4g} is not private as stated: the bit 0 costs {cost}; "
         "use a one-bit report on the lattice instead."

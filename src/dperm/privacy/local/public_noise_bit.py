@@ -1,6 +1,6 @@
 """The one-bit report of Wang, Gaboardi and Xu (2018), Algorithm 3, repaired in two ways.
 
-Kept to compare the published method on equal terms: :class:`~dperm.privacy.local.one_bit.OneBit` has far less variance.
+Kept for comparison with the published method: :class:`~dperm.privacy.local.one_bit.OneBit` has far less variance.
 Proof: ``public_noise_bit.proof.md``.
 """
 
@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput
 from dperm.privacy.accounting.events import ApproximateDP
-from dperm.privacy.local.one_bit import LATTICE, OneBit, refuse_printed_bit, uniform32
+from dperm.privacy.local.one_bit import LATTICE, OneBit, printed_bit_refusal, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["REPAIRS", "PublicNoiseBit"]
 
 
+#: which of the two parameters of the published bit is changed
 REPAIRS = ("inner", "constant")
 
 
@@ -28,7 +29,7 @@ REPAIRS = ("inner", "constant")
 class PublicNoiseBit:
     """A bit that is 1 with probability c f(y - v) / f(y), y public noise with the Laplace density f of scale 1/inner.
 
-    A bit 1 then lets the collector use y as if it were v plus noise.
+    If the bit is 1, the collector can use y as if it were v plus noise.
 
     Guarantee
     ---------
@@ -41,7 +42,7 @@ class PublicNoiseBit:
         Between 0.001 and 16.
     repair : {"inner", "constant"}
         ``"inner"`` keeps c = 1/2 and uses inner = ln(2 - exp(-epsilon)); ``"constant"`` uses c = 1/(1 + exp(epsilon))
-        and inner = epsilon. ``"printed"``, c = 1/2 with inner = epsilon, is refused with what it really costs.
+        and inner = epsilon. ``"printed"``, c = 1/2 with inner = epsilon, is refused; the error states its true cost.
     """
 
     epsilon: float
@@ -50,7 +51,7 @@ class PublicNoiseBit:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", OneBit(self.epsilon).epsilon)
         if self.repair == "printed":
-            raise refuse_printed_bit(self.epsilon)
+            raise printed_bit_refusal(self.epsilon)
         if self.repair not in REPAIRS:
             raise InvalidInput(f"repair must be one of {', '.join(REPAIRS)}, not {self.repair!r}.")
 
@@ -66,7 +67,7 @@ class PublicNoiseBit:
 
     @property
     def event(self) -> ApproximateDP:
-        """Cost of one report for the person who sends it."""
+        """The privacy cost of one report for the person who sends it."""
         return ApproximateDP(self.epsilon)
 
     def public_noise(self, n: int, source: RandomSource) -> FloatArray:
@@ -77,9 +78,9 @@ class PublicNoiseBit:
 
     def thresholds(self, values: ArrayLike, y: ArrayLike) -> IntArray:
         """Return how many of the 2^32 words make every person's bit a 1; private."""
-        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+        with np.errstate(all="ignore"):  # an error raised for some values only would reveal them
             v = np.fmin(np.fmax(np.asarray(values, np.float64), 0.0), 1.0)
-            # beyond 0 and 1 only the nearer end of y matters
+            # y beyond 0 or 1 acts like the nearer end
             near = np.clip(np.asarray(y, np.float64), 0.0, 1.0)
             low, high, wanted = (
                 LATTICE * self.constant * np.exp(self.inner * exponent)
@@ -90,7 +91,7 @@ class PublicNoiseBit:
             return inside.astype(np.int64)
 
     def report(self, values: ArrayLike, y: ArrayLike, source: RandomSource) -> BoolArray:
-        """Return everybody's bit, for values in [0, 1] and public noise y."""
+        """Return every person's bit, for values in [0, 1] and public noise y."""
         thresholds = self.thresholds(values, y)
         return uniform32(thresholds.size, source) < thresholds
 

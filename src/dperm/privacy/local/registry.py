@@ -1,4 +1,4 @@
-"""Every report whose law is a table of whole numbers; a line here enrols it in the contract suite."""
+"""The registry of local reports whose law is a table of whole numbers; a line here adds one to the contract suite."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a trusted shuffler adds: reports that nobody can tell apart hide in one another.
+"""Privacy amplification by shuffling: local reports in random order reveal far less about each person.
 
-Every report keeps its own guarantee, which needs nobody's honesty. If a third party strips all identifiers and mixes
-the reports before anybody sees them, what the collector learns of a person is far less. Proof: ``shuffle.proof.md``.
+Every report keeps its own guarantee, which trusts nobody. If a third party removes all identifiers and shuffles the
+reports before anybody sees them, the collector learns far less about a person. Proof: ``shuffle.proof.md``.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from dperm.privacy.accounting.guarantee import Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.local.one_bit import LATTICE
 from dperm.types import FloatArray
+from dperm.validation import is_finite_number, is_number, whole
 
 __all__ = ["LocalReport", "ShuffleBound", "Shuffled", "closed_form_epsilon"]
 
 _Blocks = tuple[FloatArray, FloatArray, FloatArray]
 
-#: beyond it the rounding of binomial probabilities has not been measured
+#: up to this number the rounding of binomial probabilities was measured
 MOST_PEOPLE = 10**9
 
 #: relative error allowed for a binomial probability in double precision; the tests measure it
 _ROUNDING = 1e-9
 _N_BLOCKS = (200, 60)  # for one statistic, and for each of several
-_N_SHARES = 16
-_SPREAD = 14.0
-_BISECTIONS = 60
+_N_SHARES = 16  # groups of similar shares
+_SPREAD = 14.0  # standard deviations that the blocks cover
+_BISECTIONS = 60  # more than doubles can resolve
 
 
 class LocalReport(Protocol):
-    """A report with a public lattice of probabilities: :class:`OneBit`, :class:`FewLevels`, categories."""
+    """A local report with a public lattice of probabilities: :class:`OneBit`, :class:`FewLevels`, categories."""
 
     @property
     def epsilon(self) -> float:
@@ -49,11 +50,11 @@ class LocalReport(Protocol):
 
     @property
     def least(self) -> tuple[int, ...]:
-        """Number of words, of 2^32, that give each answer whatever the value."""
+        """Number of words, of 2^32, that give each answer for every value."""
 
     @property
     def extremes(self) -> tuple[int, int]:
-        """Number of words, of 2^32, that give one of some fixed answers for two extreme values."""
+        """Number of words, of 2^32, that give one of a fixed set of answers, for each of two extreme values."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class ShuffleBound:
     Attributes
     ----------
     epsilon : float
-        An upper bound: what may be claimed.
+        An upper bound; this may be claimed.
     lower : float
-        No smaller number is true for every data set: the exact epsilon of one explicit pair of them.
+        A lower bound: the exact epsilon of one explicit pair of data sets.
     closed_form : float
         The bound of Feldman, McMillan and Talwar (2021), Theorem 3.1, for statistics drawn in private, else infinity.
     """
@@ -79,13 +80,13 @@ class ShuffleBound:
 def closed_form_epsilon(epsilon: float, n: int, delta: float) -> float:
     """Return the closed form of Feldman, McMillan and Talwar (2021), Theorem 3.1, for any report with this epsilon.
 
-    At most ``epsilon``, which holds without a shuffler, and that where the theorem does not apply.
+    At most ``epsilon``, which holds without a shuffler; ``epsilon`` itself where the theorem does not apply.
 
     >>> round(closed_form_epsilon(1.0, 1_000_000, 1e-6), 4)
     0.0235
     """
     _check(n, delta)
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0.0 < epsilon < math.inf:
+    if not is_finite_number(epsilon) or epsilon <= 0.0:
         raise InvalidBudget(f"epsilon of a report must be a positive finite number, not {epsilon!r}.")
     if epsilon > math.log(n / (16.0 * math.log(2.0 / delta))):
         return epsilon
@@ -96,29 +97,29 @@ def closed_form_epsilon(epsilon: float, n: int, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Reports of ``n`` people that a third party shuffled and stripped of everything but the reports themselves.
+    """Reports of ``n`` people that a third party shuffled and stripped of all identifiers.
 
     Guarantee
     ---------
-    Released, to the collector and everyone after it: the reports in random order. Assumes that ``shuffler`` does so
-    and keeps to itself who sent what, that ``n`` people follow the protocol, and that a person reports once. Without
-    the shuffler every report still has its own epsilon.
+    The reports in random order are released to the collector and to everyone who gets them from it. Assumes that
+    ``shuffler`` shuffles and does not reveal who sent what, that ``n`` people follow the protocol, and that a person
+    reports once. Without the shuffler every report still has its own epsilon.
 
     Parameters
     ----------
     report : LocalReport
         The mechanism of every report.
     n : int
-        Number of people who report as they should, the one protected included.
+        Number of people who follow the protocol, including the protected one.
     shuffler : str
-        Who shuffles; goes into the assumptions. Must be somebody else than the collector.
+        Who shuffles; named in the assumptions. Must not be the collector.
     collector : str
-        Who receives the shuffled reports; goes into the assumptions.
+        Who receives the shuffled reports; named in the assumptions.
     known_shares : tuple of float, optional
-        Give the shares with which statistics are drawn if others can see *who* drew which: every person's statistic is
-        drawn at random, independently of the others', and then seen. A fixed assignment is not covered: whoever is
-        given a rare statistic hides among few, and the bound is a mean over the draw. Not needed if every person draws
-        in private and sends the statistic through the shuffler.
+        The shares with which statistics are drawn, if others can see *who* drew which one: every person's statistic is
+        drawn at random, independently of the others, and then seen. A fixed assignment is not covered: a person who is
+        given a rare statistic hides among few others, and the bound is a mean over the draw. Not needed if every
+        person draws in private and sends the statistic through the shuffler.
 
     Examples
     --------
@@ -139,12 +140,14 @@ class Shuffled:
         _check(self.n, 0.5)
         for what in ("shuffler", "collector"):
             if not isinstance(getattr(self, what), str) or not getattr(self, what).strip():
-                raise InvalidInput(f"{what} must name who that is: amplification rests on the two being different.")
+                raise InvalidInput(
+                    f"{what} must be a name: amplification requires that shuffler and collector are different."
+                )
         plain = [name.strip().lower().removeprefix("the ") for name in (self.shuffler, self.collector)]
         if plain[0] in (plain[1], "collector"):
             raise Unsupported(
-                "a collector who shuffles its own reports has seen them: no amplification can be claimed; name a third "
-                "party as the shuffler, or use the epsilon of a single report."
+                "a collector that shuffles its own reports has seen them, so no amplification can be claimed: name a "
+                "third party as the shuffler, or use the epsilon of a single report."
             )
         for part in ("ratio", "least", "extremes"):
             if not hasattr(self.report, part):
@@ -154,7 +157,7 @@ class Shuffled:
                 )
         high, low = self.report.ratio
         if sum(self.report.least) * (high + low) < 2 * low * LATTICE:
-            raise Unsupported("too few answers are given whatever the value for the numeric bound to be proved.")
+            raise Unsupported("too few answers are independent of the value for the numeric bound to be proved.")
         if self.known_shares is not None:
             shares = np.asarray(self.known_shares, np.float64)
             if shares.ndim != 1 or not shares.size or not (np.isfinite(shares).all() and (shares > 0.0).all()):
@@ -168,12 +171,12 @@ class Shuffled:
 
     @property
     def _own(self) -> float:
-        """Share of the people whose answer, drawn without their value, can be taken for either of two answers."""
+        """Share of people whose answer, drawn independently of their value, can hide either of two answers."""
         return (1.0 - sum(self.report.least) / LATTICE) / (self._ratio - 1.0)
 
     @cached_property
     def _cells(self) -> tuple[tuple[float, float, float], ...]:
-        """How likely the person's statistic is among those with about one share, and bounds on this share."""
+        """Per group of statistics with similar shares: the probability to draw one of them, and bounds on a share."""
         if self.known_shares is None:
             return ((1.0, 1.0, 1.0),)
         values, counts = np.unique(np.asarray(self.known_shares), return_counts=True)
@@ -188,13 +191,13 @@ class Shuffled:
 
     @cached_property
     def _hiding(self) -> list[tuple[float, _Blocks]]:
-        """Per cell its weight and the number of others among whom the person's answer hides, at least."""
+        """Per cell its weight and a lower bound on the number of others among whom the person's answer hides."""
         weight = self._own * (self._ratio + 1.0)
         return [(weight * likely, self._blocks(2.0 * self._own * share)) for likely, share, _ in self._cells]
 
     @cached_property
     def _present(self) -> list[tuple[float, _Blocks]]:
-        """Per cell its weight and the number of others who answer there, at most."""
+        """Per cell its weight and an upper bound on the number of others who answer there."""
         return [(likely, self._blocks(share)) for likely, _, share in self._cells]
 
     def _blocks(self, chance: float) -> _Blocks:
@@ -214,13 +217,13 @@ class Shuffled:
         return min(1.0, total)
 
     def lower_delta(self, epsilon: float) -> float:
-        """Return the exact delta at this epsilon of one pair of data sets, which no bound can go below.
+        """Return the exact delta at this epsilon of one pair of data sets: no valid bound is smaller.
 
         Everybody but one person has one extreme value; the person has it too, or the opposite one.
         """
         up, down = (words / LATTICE for words in self.report.extremes)
         worst = 0.0
-        # the answers counted are those of the person's value or the opposite ones, and so are those of everybody else
+        # counts the answers of the person's value or the opposite ones; everybody else has either value
         for others, p, q in (
             (down, up, down),
             (up, up, down),
@@ -241,14 +244,14 @@ class Shuffled:
         """Return bounds on epsilon at this delta."""
         _check(self.n, delta)
         own = math.log(self._ratio)
-        # the theorem is about reports of which nothing is known beforehand
+        # the theorem requires that nothing is known about who sends which kind of report
         closed = closed_form_epsilon(self.report.epsilon, self.n, delta) if self.known_shares is None else math.inf
         upper = _bisect(self.delta, own, delta, upper=True)
         lower = _bisect(self.lower_delta, own, delta, upper=False)
         return ShuffleBound(min(upper, closed, self.report.epsilon), delta, lower, closed)
 
     def guarantee(self, delta: float) -> Guarantee:
-        """Return the guarantee of the shuffled reports, with what it assumes."""
+        """Return the guarantee of the shuffled reports, with its assumptions."""
         bound = self.epsilon(delta)
         return Guarantee(
             epsilon=bound.epsilon,
@@ -256,16 +259,16 @@ class Shuffled:
             neighbours=Neighbours.REPLACE_ONE,
             view="transcript",
             assumptions=(
-                f"{self.shuffler} shuffles all reports, strips them of every identifier and time, and does not tell "
+                f"{self.shuffler} shuffles all reports, removes every identifier and time, and does not reveal to "
                 f"{self.collector} who sent what",
-                f"{self.n} people report as the protocol says, each of them once",
+                f"{self.n} people follow the protocol, each of them reports once",
             ),
             looseness=max(0.0, bound.epsilon - bound.lower),
         )
 
 
 def _blocks(n: int, chance: float, n_blocks: int) -> _Blocks:
-    """Cut the numbers that a binomial count can take into blocks: their ends, and how likely each of them is."""
+    """Split the values of a binomial count into blocks: their ends, and the probability of each."""
     law = stats.binom(n, min(1.0, chance))
     mean, spread = float(law.mean()), max(1.0, float(law.std()))
     cuts = np.rint(np.linspace(mean - _SPREAD * spread, mean + _SPREAD * spread, n_blocks + 1))
@@ -302,7 +305,6 @@ def _bisect(delta_at: Callable[[float], float], most: float, delta: float, *, up
 
 
 def _check(n: int, delta: float) -> None:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MOST_PEOPLE:
-        raise InvalidInput(f"the number of people must be a whole number from 1 to 10^9, not {n!r}.")
-    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta < 1.0:
+    whole("the number of people", n, most=MOST_PEOPLE)
+    if not is_number(delta) or not 0.0 < delta < 1.0:
         raise InvalidBudget(f"delta of shuffled reports must be a number between 0 and 1, not {delta!r}.")

@@ -1,8 +1,8 @@
-"""Exact Gaussian and Laplace cells from integer comparisons alone: no logarithm, no exponential, no rounding.
+"""Exact samples of floor(scale X), X Gaussian or Laplace, by integer comparisons alone.
 
-Uniform numbers are lazily extended digit strings that are only ever compared (von Neumann's method for exp(-x);
-Karney 2016, "Sampling exactly from the normal distribution", arXiv 1303.6257, for the Gaussian). Slow, and free of
-any assumption about the platform's elementary functions.
+No logarithm, no exponential, no rounding: uniform numbers are lazily extended digit strings that are only compared
+(von Neumann's method for exp(-x); Karney 2016, "Sampling exactly from the normal distribution", arXiv 1303.6257, for
+the Gaussian). Slow, and independent of the platform's elementary functions.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _below_exp_product(k: int, x: _Uniform, source: RandomSource) -> bool:
 
 
 def _half_gaussian(source: RandomSource) -> tuple[int, _Uniform]:
-    """Whole part and fraction of |X|, X standard Gaussian."""
+    """Return the whole part and the fraction of |X|, X standard Gaussian."""
     while True:
         k = 0
         while _exp_minus_half(source):
@@ -85,7 +85,7 @@ def _half_gaussian(source: RandomSource) -> tuple[int, _Uniform]:
 
 
 def _exponential(source: RandomSource) -> tuple[int, _Uniform]:
-    """Whole part and fraction of a standard exponential variable (von Neumann)."""
+    """Return the whole part and the fraction of a standard exponential variable (von Neumann)."""
     whole = 0
     while True:
         first = _Uniform(source)
@@ -113,10 +113,10 @@ def _signed_cell(whole: int, fraction: _Uniform, scale: float, source: RandomSou
 
 
 def gaussian_cell(scale: float, source: RandomSource) -> int:
-    """floor(scale * X) with X exactly standard Gaussian."""
+    """Return floor(scale * X) with X exactly standard Gaussian."""
     return _signed_cell(*_half_gaussian(source), scale, source)
 
 
 def laplace_cell(scale: float, source: RandomSource) -> int:
-    """floor(scale * X) with X exactly standard Laplace."""
+    """Return floor(scale * X) with X exactly standard Laplace."""
     return _signed_cell(*_exponential(source), scale, source)

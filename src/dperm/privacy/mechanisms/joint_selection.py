@@ -1,9 +1,9 @@
-"""One private selection whose candidates are held by several parties.
+"""One private selection among candidates that several parties hold.
 
-Each party races its own candidates and hands the winner of its race to one referee inside the trusted domain; the
-winner among these finalists is the winner of the race of all candidates, exactly. Only that one is released, at the
-cost of one selection. A finalist carries its score and its draw without protection, so it stays inside the domain.
-Proof: ``joint_selection.proof.md``.
+Each party selects among its own candidates and sends its winner, the finalist, to one referee inside the trusted
+domain. The winner among the finalists has exactly the law of one selection among all candidates. Only this winner is
+released, at the cost of one selection. A finalist carries its score and its random draw without protection, so it must
+not leave the trusted domain. Proof: ``joint_selection.proof.md``.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
-from dperm.privacy.mechanisms.selection import TwoLevelRace, contest, race_scale
+from dperm.privacy.mechanisms.selection import TwoLevelRace, decide_race, race_scale
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
 
-__all__ = ["N_WORDS", "Finalist", "JointSelection", "race_of_finalists"]
+__all__ = ["N_WORDS", "Finalist", "JointSelection", "joint_winner"]
 
-#: words of a finalist's draw that travel
+#: number of 64-bit words of its random draw that a finalist carries
 N_WORDS = 8
 _BITS = 64 * N_WORDS
 
 
 @dataclass(frozen=True, repr=False)
 class Finalist:
-    """The winner of one party's race: its place among the party's candidates, its score and the digits of its draw.
+    """The winner of one party's selection: its place among that party's candidates, its score and its draw's digits.
 
-    Unprotected: for the referee inside the trusted domain only.
+    Not protected: for the referee inside the trusted domain only.
     """
 
     place: int
@@ -50,8 +50,8 @@ class JointSelection(NoisyMax):
     Parameters
     ----------
     places : array of int, optional
-        Where this party's candidates stand in the order of all ``n_places`` candidates; used with a seed only, so that
-        the draws are those of one race of all.
+        Positions of this party's candidates among all ``n_places`` candidates. Used with a seed only, so that the draws
+        equal those of one selection among all.
     """
 
     places: tuple[int, ...] | None = None
@@ -63,7 +63,7 @@ class JointSelection(NoisyMax):
         self, value: FloatArray | TwoLevelRace, sensitivity: float, bound: float, source: RandomSource
     ) -> Finalist:
         if isinstance(value, TwoLevelRace):
-            raise InvalidInput("a joined race takes scores, not a race that is kept up to date.")
+            raise InvalidInput("a joint selection takes scores, not a TwoLevelRace.")
         scores = np.clip(np.asarray(value, np.float64).ravel(), -bound, bound)
         draws = source if self.stream is None else source.stream(self.stream)
         if source.secure or self.places is None:
@@ -71,20 +71,20 @@ class JointSelection(NoisyMax):
         else:
             words = draws.words(self.n_places)[list(self.places)]
         scale = race_scale(sensitivity, self.noise_multiplier)
-        winner, digits, bits = contest(scores, words, scale, source)
+        winner, digits, bits = decide_race(scores, words, scale, source)
         while bits < _BITS:
             digits, bits = (digits << 64) | source.word(), bits + 64
         return Finalist(winner, float(scores[winner]), _to_words(digits >> (bits - _BITS)))
 
 
-def race_of_finalists(finalists: Sequence[Finalist], scale: float, source: RandomSource) -> int:
-    """Return the index of the finalist that wins the race of all; ``scale`` is that of the parties' races."""
+def joint_winner(finalists: Sequence[Finalist], scale: float, source: RandomSource) -> int:
+    """Return the index of the finalist that wins among all candidates; ``scale`` is that of the parties' selections."""
     if not finalists:
-        raise InvalidInput("a race needs at least one finalist.")
+        raise InvalidInput("a joint selection needs at least one finalist.")
     scores = np.array([finalist.score for finalist in finalists])
     words = np.array([finalist.digits[0] for finalist in finalists], np.uint64)
     known = [_from_words(finalist.digits) for finalist in finalists]
-    return contest(scores, words, scale, source, (known, _BITS))[0]
+    return decide_race(scores, words, scale, source, (known, _BITS))[0]
 
 
 def _to_words(digits: int) -> NDArray[np.uint64]:
@@ -93,5 +93,5 @@ def _to_words(digits: int) -> NDArray[np.uint64]:
 
 def _from_words(words: NDArray[np.uint64]) -> int:
     if words.shape != (N_WORDS,) or words.dtype != np.uint64:
-        raise InvalidInput("a finalist's draw has another form than agreed on.")
+        raise InvalidInput("a finalist's draw does not have the expected form.")
     return int.from_bytes(words.astype(">u8").tobytes(), "big")

@@ -1,4 +1,4 @@
-"""Noise on a lattice: what is released is exactly a function of the continuous mechanism's output.
+"""Noise on a lattice: every release is exactly a function of the continuous mechanism's output.
 
 Adding a floating-point sample to a floating-point number leaks the number through the pattern of its last digits.
 Here the query is rounded to integers q on a lattice of power-of-two spacing, and the release is
@@ -22,6 +22,7 @@ from dperm.kernels.cells import filtered_cell, filtered_cells
 from dperm.privacy.mechanisms import integer_samplers
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
+from dperm.validation import positive
 
 __all__ = ["Lattice", "floor_noise"]
 
@@ -38,9 +39,9 @@ def floor_noise(
 ) -> IntArray:
     """Return ``n`` independent values of floor(scale * X), X exactly standard Gaussian or Laplace.
 
-    ``sampler="filtered"`` decides in double precision and settles near ties with as many digits as needed; it relies
-    on a bound of the error of two elementary functions. ``sampler="integer"`` uses integer comparisons only and
-    relies on nothing; it is about a thousand times slower.
+    ``sampler="filtered"`` decides in double precision and resolves near ties with as many digits as needed; it relies
+    on a bound on the error of two elementary functions. ``sampler="integer"`` uses integer comparisons only and makes
+    no such assumption; it is about a thousand times slower.
     """
     if kind not in ("gaussian", "laplace"):
         raise InvalidInput(f"there is no lattice noise of kind {kind!r}.")
@@ -68,7 +69,7 @@ def floor_noise(
 
 
 def _one_filtered(scale: float, source: RandomSource, kind: str) -> int:
-    """One value without the cost of arrays: solvers release a single number thousands of times."""
+    """Return one value without the cost of arrays: solvers release a single number thousands of times."""
     word = source.word()
     cell, decided = filtered_cell(word, scale, kind)
     if not decided:
@@ -77,7 +78,7 @@ def _one_filtered(scale: float, source: RandomSource, kind: str) -> int:
 
 
 def _exact_cell(digits: int, guess: int, scale: float, source: RandomSource, kind: str) -> int:
-    """Largest k >= 0 with tail(k / scale) > p, where p starts with ``digits`` and gets new digits as needed."""
+    """Return the largest k >= 0 with tail(k / scale) > p; p starts with ``digits`` and gets new digits as needed."""
     bits = 64
 
     def above(k: int) -> bool:
@@ -110,7 +111,7 @@ def _exact_cell(digits: int, guess: int, scale: float, source: RandomSource, kin
 
 @dataclass(frozen=True)
 class Lattice:
-    """Spacing and noise scale for one release, found from public numbers only.
+    """Spacing and noise scale for one release, computed from public numbers only.
 
     Attributes
     ----------
@@ -131,15 +132,14 @@ class Lattice:
     def design(
         cls, sensitivity: float, noise_multiplier: float, size: int, bound: float, kind: str = "gaussian"
     ) -> Lattice:
-        """Return the lattice on which a query of this sensitivity gets at least the noise it was promised.
+        """Return the lattice on which a query of this sensitivity gets at least the planned noise.
 
         Rounding each of ``size`` coordinates to the lattice moves it by at most half a step, so the sensitivity in
         steps is at most ``sensitivity / spacing + sqrt(size)`` (L2) or ``+ size`` (L1); the scale is that times the
         noise multiplier, rounded up.
         """
         for name, value in (("sensitivity", sensitivity), ("noise_multiplier", noise_multiplier), ("bound", bound)):
-            if not (math.isfinite(value) and value > 0.0):
-                raise InvalidInput(f"{name} of a release must be positive and finite, not {value!r}.")
+            positive(f"{name} of a release", value)
         if not (size >= 1 and _TINIEST < sensitivity < 1 / _TINIEST and _TINIEST < noise_multiplier < 1 / _TINIEST):
             raise Unsupported(
                 "a release needs at least one coordinate, and a sensitivity and a noise multiplier between 1e-200 and "
@@ -147,7 +147,7 @@ class Lattice:
             )
         rounding = math.sqrt(size) * _UP if kind == "gaussian" else float(size)
         spacing = 2.0 ** math.floor(math.log2(sensitivity * _INFLATION / rounding))
-        # Fine noise needs no fine lattice: never less than one step of noise, never more than the sampler can do.
+        # coarse enough for the largest scale of the sampler, and further down fine enough for 256 steps of noise
         spacing = max(spacing, 2.0 ** math.ceil(math.log2(sensitivity * noise_multiplier / (_LARGEST_SCALE / 4.0))))
         steps = (sensitivity / spacing + rounding) * _UP
         scale = steps * noise_multiplier * _UP

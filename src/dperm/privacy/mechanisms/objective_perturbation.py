@@ -2,7 +2,7 @@
 
     theta = argmin sum_i loss_i(w) + w' Lambda w / 2 + b.w,      b Gaussian,
 
-then a point near theta, found by arithmetic, with a little Gaussian noise that hides which point near theta it is.
+then a computed point near theta, with a little Gaussian noise that hides which point near theta it is.
 Chaudhuri, Monteleoni & Sarwate 2011; Kifer, Smith & Thakurta 2012; approximate minima: Iyengar et al. 2019; tight
 profile: Redberg, Koskela & Wang 2023 (arXiv 2401.00583). Proofs: ``privacy/accounting/curves.proof.md`` (the exact
 minimiser) and ``queries/perturbed.proof.md`` (the one that is released).
@@ -24,6 +24,7 @@ from dperm.privacy.mechanisms.lattice import Lattice, floor_noise
 from dperm.privacy.mechanisms.standard import MECHANISMS, Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = [
     "PerturbedObjective",
@@ -35,7 +36,7 @@ _LATTICE_BITS = 36  # b is known to 2^-37 of its standard deviation
 
 
 class PrivateObjective(ABC):
-    """A strongly convex function of private data; never leaves a holder.
+    """A strongly convex function of private data; it never leaves its holder.
 
     Attributes
     ----------
@@ -54,10 +55,10 @@ class PrivateObjective(ABC):
     @abstractmethod
     def minimise(self, linear: FloatArray, tolerance: float) -> FloatArray:
         """Return a point where the function plus ``linear``.w has a gradient of norm at most ``tolerance``, rounding
-        included; it never gives up, as giving up would tell about the data."""
+        included; it never gives up, because giving up would reveal something about the data."""
 
     def __array__(self, *args: Any, **kwargs: Any) -> FloatArray:
-        raise TypeError("a private objective is no array: only a perturbing mechanism may minimise it.")
+        raise TypeError("a private objective is not an array: only a perturbing mechanism may minimise it.")
 
     def __reduce__(self) -> str:
         raise TypeError("a private objective cannot be pickled.")
@@ -68,7 +69,7 @@ class PrivateObjective(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbedObjective(Mechanism):
-    """Minimises with a random linear term and adds output noise; sensitivity bounds one record's gradient in L2.
+    """Minimises with a random linear term and adds output noise; the sensitivity bounds one record's gradient in L2.
 
     Parameters
     ----------
@@ -90,28 +91,26 @@ class PerturbedObjective(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         for what in ("strength", "precision"):
-            value = getattr(self, what)
-            if not (math.isfinite(value) and value > 0.0):
-                raise InvalidInput(f"{what} must be positive, not {value!r}.")
+            positive(what, getattr(self, what))
 
     def event(self, replacement_ratio: float) -> Event:
         return perturbation_event(self.noise_multiplier, self.curvature_ratio, replacement_ratio)
 
     def linear_noise(self, sensitivity: float) -> tuple[float, float]:
-        """Lattice spacing of b and its standard deviation in steps, at least the one promised."""
+        """Return the lattice spacing of b and its standard deviation in steps, at least the planned one."""
         deviation = self.noise_multiplier * sensitivity * _UP
         spacing = 2.0 ** (math.floor(math.log2(deviation)) - _LATTICE_BITS)
         return spacing, deviation / spacing * _UP
 
     def tolerance(self, bound: float, size: int) -> float:
-        """Gradient norm at which the search may stop."""
+        """Return the gradient norm at which the search may stop."""
         # as small as arithmetic allows: the output noise is proportional to it, and the data's own curvature, which
         # shrinks the effect of b, does not shrink that noise. The output must be below 2^51 lattice steps.
         coarser = max(1.0, 1.0 / (8.0 * OUTPUT_RATIO * self.noise_multiplier))
         return max(self.precision, bound * self.strength * math.sqrt(size) * 2.0**-39 * coarser)
 
     def output_lattice(self, sensitivity: float, bound: float, size: int) -> Lattice:
-        """Lattice of the output noise; b's rounding counts as part of the gradient."""
+        """Return the lattice of the output noise; b's rounding counts as part of the gradient."""
         spacing, _ = self.linear_noise(sensitivity)
         norm = self.tolerance(bound, size) + 0.5 * spacing * math.sqrt(size) * _UP
         apart = 2.0 * norm / self.strength * _UP
@@ -135,5 +134,5 @@ class PerturbedObjective(Mechanism):
         return spacing * scale
 
 
-# registered from here: the registry's module cannot import a subclass of its own base first
+# registered here: the registry's module cannot import this one, which imports its base class
 MECHANISMS[PerturbedObjective.kind] = PerturbedObjective

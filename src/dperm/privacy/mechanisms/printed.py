@@ -1,4 +1,4 @@
-"""Calibrations as papers print them, for comparison only: none of them is dperm's guarantee.
+"""Calibrations as papers print them, for comparison only: dperm guarantees none of them.
 
 A fit with ``calibration="paper"`` carries no guarantee; its report gives the reason and the epsilon that can be
 certified for the printed noise. See ``printed.proof.md``.
@@ -31,7 +31,7 @@ GREEDY_FORMS = ("implicit", "closed")
 
 @dataclass(frozen=True)
 class Printed:
-    """A printed calibration: the noise, and why it is no guarantee."""
+    """A printed calibration: the noise, and why it carries no guarantee."""
 
     calibrated: CalibratedPlan
     reason: str

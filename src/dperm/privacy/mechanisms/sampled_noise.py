@@ -1,6 +1,6 @@
 """Gaussian noise on a sum over a secret Poisson sample of people.
 
-Every person is taken into the sample with probability ``rate``, independently and anew for each release; the sample
+Every person is in the sample with probability ``rate``, independently of the others and of earlier releases; the sample
 itself is never released. Mechanism: Abadi et al. 2016 (arXiv 1607.00133). Cost:
 ``privacy/accounting/curves.proof.md``, proved for ``zero-out`` only. Proof of the sampling:
 ``queries/sampled.proof.md``.
@@ -30,7 +30,7 @@ _SMALLEST_RATE = 2.0**-40  # far below one person in any table, far above the 2^
 
 
 class Summands:
-    """One private summand per person, ready to be summed over any subset; never leaves a holder.
+    """One private summand per person, to be summed over any subset; it never leaves its holder.
 
     Parameters
     ----------
@@ -51,17 +51,17 @@ class Summands:
 
     @classmethod
     def of_rows(cls, rows: FloatArray) -> Summands:
-        """Take every row of an array as one person's summand."""
+        """Use every row of an array as one person's summand."""
         return cls(len(rows), math.prod(rows.shape[1:]), lambda mask: np.asarray(rows[mask].sum(axis=0)))
 
     def total(self, mask: BoolArray) -> FloatArray:
-        """Sum over the people in the mask."""
+        """Return the sum over the people in the mask."""
         if mask.shape != (self.n_people,) or mask.dtype != np.bool_:
-            raise InvalidInput("a sample must say True or False for every person.")
+            raise InvalidInput("a sample must be True or False for every person.")
         return self._total(mask)
 
     def __array__(self, *args: Any, **kwargs: Any) -> FloatArray:
-        raise TypeError("summands are private and are no array: only a sampling mechanism may sum them.")
+        raise TypeError("summands are private and not an array: only a sampling mechanism may sum them.")
 
     def __reduce__(self) -> str:
         raise TypeError("summands are private and cannot be pickled.")
@@ -71,7 +71,7 @@ class Summands:
 
 
 def poisson_sample(n: int, rate: float, source: RandomSource) -> BoolArray:
-    """Take each of ``n`` people with probability floor(rate 2^64) / 2^64, never more than ``rate``."""
+    """Sample each of ``n`` people with probability floor(rate 2^64) / 2^64, never more than ``rate``."""
     if rate == 1.0:
         return np.ones(n, np.bool_)
     threshold = int(Fraction(rate) * 2**64)  # exact: a double is a fraction
@@ -105,10 +105,10 @@ class SampledGaussianNoise(GaussianNoise):
 
     def apply(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> FloatArray:
         if not isinstance(value, Summands):
-            raise InvalidInput("a sampled release needs a query that keeps each person's summand apart.")
+            raise InvalidInput("a sampled release needs a query that returns each person's summand separately.")
         total = value.total(poisson_sample(value.n_people, self.rate, source))
         return self._lattice(sensitivity, bound, value.size).release(total, source, self.sampler)
 
 
-# registered from here: the registry's module cannot import a subclass of its own base first
+# registered here: the registry's module cannot import this one, which imports its base class
 MECHANISMS[SampledGaussianNoise.kind] = SampledGaussianNoise

@@ -1,9 +1,9 @@
-"""Choosing the best of many scores privately: the Gumbel race, exactly.
+"""Private selection of the best of many scores by an exact Gumbel race.
 
 Among candidates with scores u_j the winner is the largest of u_j / b + G_j with independent Gumbel G_j, so candidate j
-wins with probability proportional to exp(u_j / b). Double arithmetic only filters: when the leader cannot be told from
-another candidate, both get more random digits and the comparison is made with as many digits as it needs. It never
-fails and never guesses. Scores that change a few at a time are kept in a :class:`TwoLevelRace`, which draws from the
+wins with probability proportional to exp(u_j / b). Double arithmetic is only a filter: when the leader is too close to
+another candidate, both get more random digits and are compared with as many digits as needed. The result is always
+exact. Scores that change a few at a time are kept in a :class:`TwoLevelRace`, which draws from the
 same law by inversion. See ``selection.proof.md``.
 """
 
@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
+from dperm.validation import positive
 
-__all__ = ["TwoLevelRace", "contest", "gumbel_race", "race_scale"]
+__all__ = ["TwoLevelRace", "decide_race", "gumbel_race", "race_scale"]
 
 # Assumed relative error of division, log and log1p together; the tests measure about 1e-15.
 LIBM_ERROR = 2e-13
 _LOW, _HIGH = np.uint64(2**34), np.uint64(2**64 - 2**40)
 _UP = 1.0 + 2.0**-49
 _CHUNK = 1 << 15
-_TOO_LARGE = "the scores are too large for their sensitivity to be raced in double precision."
+_TOO_LARGE = "the scores are too large for their sensitivity to be compared in double precision."
 
 #: leading digits of every candidate's draw as whole numbers, and how many bits they have
 Digits = tuple[list[int], int]
@@ -35,10 +36,9 @@ Digits = tuple[list[int], int]
 def race_scale(sensitivity: float, noise_multiplier: float, slack: float = 0.0) -> float:
     """Gumbel scale b, rounded up, such that 2 sensitivity / b + slack <= 2 / noise_multiplier.
 
-    ``slack`` is what inexact weights may add to the range of the privacy loss.
+    ``slack`` bounds what inexact weights add to the range of the privacy loss.
     """
-    if not (math.isfinite(sensitivity) and sensitivity > 0.0):
-        raise InvalidInput(f"the sensitivity of scores must be positive and finite, not {sensitivity!r}.")
+    positive("the sensitivity of scores", sensitivity)
     room = 2.0 / noise_multiplier - slack * _UP
     if room <= 0.0 or slack > 1e-3 * room:
         raise Unsupported(_TOO_LARGE)
@@ -50,21 +50,22 @@ def gumbel_race(scores: FloatArray, scale: float, source: RandomSource) -> int:
     values = np.ascontiguousarray(scores, np.float64).ravel()
     if values.size == 1 and np.isfinite(values).all():
         return 0
-    return contest(values, source.words(values.size), scale, source)[0]
+    return decide_race(values, source.words(values.size), scale, source)[0]
 
 
-def contest(
+def decide_race(
     values: FloatArray, words: NDArray[np.uint64], scale: float, source: RandomSource, more: Digits | None = None
 ) -> tuple[int, int, int]:
-    """Return the winner of a race whose draws start with ``words``, the digits of its draw and how many bits they have.
+    """Return the winner of a race, the digits of its draw and how many bits they have; draws start with ``words``.
 
-    ``more`` gives draws with more digits than those in ``words``; by default new ones are drawn as they are needed.
+    ``more`` gives draws with more digits than those in ``words``; by default new digits are drawn when needed.
     """
     if values.size == 0 or not np.isfinite(values).all():
         raise InvalidInput("a race needs at least one score, and all of them finite.")
     keys = np.empty(values.size)
     largest = 0.0
-    with np.errstate(divide="ignore", over="ignore"):  # a draw that rounds to 1 gives -inf here and is settled below
+    # a draw that rounds to 1 gives -inf here and is compared exactly below
+    with np.errstate(divide="ignore", over="ignore"):
         for start in range(0, values.size, _CHUNK):
             part = slice(start, min(start + _CHUNK, values.size))
             logits = values[part] / scale
@@ -88,10 +89,10 @@ def contest(
     digits = {int(j): int(known[j]) for j in rivals}
     if rivals.size == 1:
         return leader, digits[leader], bits
-    return _settle(digits, bits, values, scale, source)
+    return _compare_exactly(digits, bits, values, scale, source)
 
 
-def _settle(
+def _compare_exactly(
     digits: dict[int, int], bits: int, values: FloatArray, scale: float, source: RandomSource
 ) -> tuple[int, int, int]:
     """Compare the rivals' keys with growing precision until one is certainly the largest."""
@@ -117,18 +118,18 @@ def _settle(
 
 
 class TwoLevelRace:
-    """A selection with the law of a race, among candidates whose scores change a few at a time.
+    """A selection with the law of a Gumbel race, for candidates whose scores change a few at a time.
 
-    Candidates stand in groups. A group is drawn in proportion to the total weight of its candidates, then a candidate
-    in proportion to its own weight, exp(score / scale). A change recomputes only its groups, from their weights, so
-    nothing drifts and the state after any sequence of updates equals a fresh build.
+    Candidates are divided into groups. A group is drawn in proportion to the total weight of its candidates, then a
+    candidate in proportion to its own weight, exp(score / scale). A change recomputes only its groups, from their
+    weights, so errors do not accumulate and the state after any sequence of updates equals a fresh build.
 
     Parameters
     ----------
     scores : array of shape (p,)
         Initial scores.
     sensitivity, noise_multiplier : float
-        As for one selection; the scale found covers the rounding of the weights.
+        As for one selection; the scale covers the rounding of the weights.
     bound : float
         Public bound on the absolute scores; scores are clipped to it.
     """
@@ -139,18 +140,20 @@ class TwoLevelRace:
             raise InvalidInput("a race needs at least one score, and all of them finite.")
         self.size = values.size
         self.sensitivity, self.noise_multiplier, self.bound = float(sensitivity), float(noise_multiplier), float(bound)
-        self.width, self.error, self.scale = self.numbers(values.size, sensitivity, noise_multiplier, bound)
+        self.width, self.error, self.scale = self.public_parameters(values.size, sensitivity, noise_multiplier, bound)
         n_groups = -(-values.size // self.width)
-        self._parts = np.zeros((n_groups, self.width))  # weights are part * 2^power; what fills up a group weighs 0
+        self._parts = np.zeros((n_groups, self.width))  # weights are part * 2^power; unused places of a group weigh 0
         self._powers = np.full((n_groups, self.width), -(2**62), np.int64)
         self._totals, self._tops = np.zeros(n_groups), np.zeros(n_groups, np.int64)
         self._stale = np.zeros(n_groups, np.bool_)
         self.update(np.arange(self.size), values)
 
     @staticmethod
-    def numbers(size: int, sensitivity: float, noise_multiplier: float, bound: float) -> tuple[int, float, float]:
-        """Group width, error of the log of a weight and scale, from public numbers; refuses what cannot be raced."""
-        # groups smaller than sqrt(p): an update adds up every group that it touches, a selection the groups' totals
+    def public_parameters(
+        size: int, sensitivity: float, noise_multiplier: float, bound: float
+    ) -> tuple[int, float, float]:
+        """Return group width, error of a log weight, and scale, from public numbers; refuses too large scores."""
+        # groups smaller than sqrt(p): an update sums every group that it touches, a selection the groups' totals
         width = max(1, math.isqrt(max(size // 256, 1)))
         largest = bound / (sensitivity * noise_multiplier) * _UP  # the scale is no smaller than this product
         # rounding of the logit, of its reduction, of exp and of the sum of `width` terms
@@ -187,11 +190,11 @@ def _draw(parts: FloatArray, powers: IntArray, word: int, source: RandomSource) 
     from dperm.kernels.race import UNDECIDED, locate
 
     found = int(locate(parts, powers, (word + 0.5) * 2.0**-64))
-    return _settle_draw(parts, powers, word, source) if found == UNDECIDED else found
+    return _draw_exactly(parts, powers, word, source) if found == UNDECIDED else found
 
 
-def _settle_draw(parts: FloatArray, powers: IntArray, digits: int, source: RandomSource) -> int:
-    """The same in whole numbers, with as many digits as it takes."""
+def _draw_exactly(parts: FloatArray, powers: IntArray, digits: int, source: RandomSource) -> int:
+    """Draw in whole numbers, with as many digits as needed."""
     halves = [math.frexp(part) for part in parts.tolist()]
     # weight = whole * 2^exponent, exactly
     wholes = [int(math.ldexp(half, 53)) for half, _ in halves]

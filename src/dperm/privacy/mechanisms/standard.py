@@ -1,4 +1,4 @@
-"""Mechanisms: value + sensitivity -> released value, and the event it costs.
+"""Mechanisms: they turn a value and its sensitivity into a released value, and state the event that it costs.
 
 A mechanism holds public numbers only. ``apply`` gets the value, its sensitivity and its public bound from the query
 and draws from a :class:`~dperm.privacy.randomness.RandomSource`. Proofs: ``lattice.proof.md``, ``selection.proof.md``.
@@ -23,7 +23,7 @@ from dperm.types import FloatArray
 __all__ = ["MECHANISMS", "GaussianNoise", "LaplaceNoise", "Mechanism", "NoisyMax"]
 
 
-# a solver asks for the same public numbers at every step
+# a solver uses the same public numbers at every step
 _designed = lru_cache(maxsize=4096)(Lattice.design)
 _gaussian = lru_cache(maxsize=256)(Gaussian)
 
@@ -45,7 +45,7 @@ class Mechanism(ABC):
 
     #: the norm in which the query's sensitivity must be stated
     norm: ClassVar[str]
-    #: the kind of planned release it carries out
+    #: the kind of planned release that it carries out
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def event(self, replacement_ratio: float) -> Event:
-        """Cost of one use."""
+        """Return the cost of one use."""
 
     @abstractmethod
     def apply(self, value: FloatArray, sensitivity: float, bound: float, source: RandomSource) -> Any:
@@ -63,7 +63,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
-        """Absolute noise scale used for a query with these public numbers."""
+        """Return the absolute noise scale for a query with these public numbers."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class LaplaceNoise(GaussianNoise):
 class NoisyMax(Mechanism):
     """Returns the index of the largest score after Gumbel noise; sensitivity is the largest change of any score.
 
-    ``stream`` names the draws, such as those of a round; it shows only where a seed makes noise reproducible.
+    ``stream`` names the draws, such as those of a round; it matters only where a seed makes noise reproducible.
     """
 
     stream: str | None = None
@@ -115,7 +115,7 @@ class NoisyMax(Mechanism):
     def apply(self, value: FloatArray | TwoLevelRace, sensitivity: float, bound: float, source: RandomSource) -> int:
         if isinstance(value, TwoLevelRace):  # scores that are kept up to date between selections
             if value.sensitivity < sensitivity or value.noise_multiplier < self.noise_multiplier:
-                raise InvalidInput("a race was built for less noise than this selection charges for.")
+                raise InvalidInput("a TwoLevelRace was built with less noise than this selection is charged for.")
             return value.select(source)
         scale = race_scale(sensitivity, self.noise_multiplier)
         draws = source if self.stream is None else source.stream(self.stream)

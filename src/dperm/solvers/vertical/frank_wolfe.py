@@ -25,7 +25,7 @@ from dperm.errors import InvalidInput, PlanViolation, Unsupported
 from dperm.kernels.exact import Grids
 from dperm.objective.separable import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
-from dperm.privacy.mechanisms.joint_selection import N_WORDS, Finalist, JointSelection, race_of_finalists
+from dperm.privacy.mechanisms.joint_selection import N_WORDS, Finalist, JointSelection, joint_winner
 from dperm.privacy.mechanisms.selection import race_scale
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.privacy.randomness import RandomSource
@@ -346,7 +346,7 @@ class FrankWolfeCoordinator(PathCoordinator):
         facts = next(iter(task.parties.values()))
         query = LocalAtomScores(task.limit, None, task.common_bound)
         scale = race_scale(query.sensitivity(facts, task.neighbours), self.calibrated.noise_multiplier(JOINT))
-        best = race_of_finalists(finalists, scale, self._source)
+        best = joint_winner(finalists, scale, self._source)
         return {list(replies)[best]: finalists[best].place}
 
     @staticmethod

@@ -116,7 +116,7 @@ class CoordinatorSession:
             with contextlib.suppress(Exception):
                 transport.close(farewell)
             if self._scope is not None:
-                self._scope.let_go()
+                self._scope.suspend()
             self.folder.close()
 
     def _one_step(self, transport: Transport) -> None:

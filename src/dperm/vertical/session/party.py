@@ -355,7 +355,7 @@ class _Run:
     def close(self) -> None:
         """Let go of the folder and the reservation, which another process may then go on with."""
         if self._scope is not None:
-            self._scope.let_go()
+            self._scope.suspend()
         self.folder.close()
 
     def _forget(self) -> None:

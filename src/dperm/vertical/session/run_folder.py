@@ -15,6 +15,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from dperm.atomic_files import sync_folder
 from dperm.errors import InvalidInput, ProtocolError, StateLost
 from dperm.solvers.vertical.programs import Fact, Message
 from dperm.vertical.transport.envelope import checked_name
@@ -192,7 +193,7 @@ class _Slots:
             os.close(handle)
         if fresh:
             os.replace(target, path)
-            self._sync_names()  # the new name itself survives a loss of power
+            sync_folder(self.path)  # the new name itself survives a loss of power
         self._newest = number
 
     def keep_newest_only(self) -> None:
@@ -204,14 +205,7 @@ class _Slots:
             handle.truncate(_HEAD.size + length)
             os.fsync(handle.fileno())
         (self.path / _SLOTS[(self._newest + 1) % 2]).unlink(missing_ok=True)
-        self._sync_names()
-
-    def _sync_names(self) -> None:
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path)
 
     def read(self) -> tuple[int, Message | None]:
         """Return number and content of the newest one that is whole; 0 and None if there is none."""

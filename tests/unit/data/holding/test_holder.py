@@ -116,7 +116,7 @@ def test_a_sensitivity_in_the_wrong_norm_is_refused(door, mechanism):
 def test_a_release_past_the_plan_is_refused_before_it_is_evaluated(door):
     for _ in range(2):
         door.holder.release(door.query(), door.mechanism)
-    with pytest.raises(PlanViolation, match="release 3 of 'gradient' was tried; 2 are planned"):
+    with pytest.raises(PlanViolation, match="release 3 of 'gradient' was attempted; 2 are planned"):
         door.holder.release(door.query(Tripwire), door.mechanism)
     assert len(door.holder.released) == 2
 

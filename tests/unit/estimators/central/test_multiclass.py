@@ -143,5 +143,5 @@ def test_progress_goes_on_over_the_classes(capsys):
 def test_a_plan_that_forgets_the_classes_is_caught(monkeypatch):
     """A planted bug: the plan of one class for three of them would leave two unpaid."""
     monkeypatch.setattr(_request, "plan_of", lambda request, solver, facts: solver.plan(request.objective, facts))
-    with pytest.raises(PlanViolation, match=r"release 8 of 'gradient' was tried; 7 are planned"):
+    with pytest.raises(PlanViolation, match=r"release 8 of 'gradient' was attempted; 7 are planned"):
         DPLinearSVC(bounds=UNIT, solver=GradientDescent(n_steps=7)).fit(*people())

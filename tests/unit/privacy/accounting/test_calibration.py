@@ -15,8 +15,9 @@ from dperm.privacy.accounting.calibration import (
     CalibratedPlan,
     Plan,
     PlannedRelease,
-    _kept_scale,
+    _cached_scale,
     calibrate,
+    clear_cache,
     smallest_scale,
 )
 from dperm.privacy.accounting.events import (
@@ -88,9 +89,9 @@ def test_poisson_never_asks_for_a_nearly_noiseless_distribution(monkeypatch: pyt
         return 0.9 * composition.renyi_epsilon(event, delta), "stand-in"
 
     monkeypatch.setattr(composition, "upper_epsilon", cheap)
-    _kept_scale.cache_clear()
+    clear_cache()
     made = calibrate(plan(("poisson-gaussian", 100, 1.0), rate=0.001), BUDGET)
-    _kept_scale.cache_clear()  # what the stand-in said is no answer for others
+    clear_cache()  # what the stand-in said is no answer for others
     assert min(asked) > 0.8 * made.noise_multiplier("poisson-gaussian 0")
     assert min(asked) > 0.4
 
@@ -211,7 +212,7 @@ def test_bad_plans_are_refused() -> None:
         calibrate(PLANS["one gaussian"], BUDGET).noise_multiplier("other")
 
 
-def test_a_second_calibration_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_calibration_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     made = plan(("gaussian", 7, 0.5), ("selection", 3, 0.5))
     first = calibrate(made, BUDGET)
     asked: list[float] = []
@@ -224,17 +225,17 @@ def test_a_second_calibration_is_not_worked_out_again(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "other", [{"share": 0.4}, {"count": 8}, {"kind": "laplace"}, {"replacement_ratio": 1.0}], ids=str
 )
-def test_only_the_same_plan_and_budget_share_an_answer(other: dict[str, Any]) -> None:
+def test_only_the_same_plan_and_budget_share_a_result(other: dict[str, Any]) -> None:
     one = PlannedRelease("a", "gaussian", 7, 0.5)
     second = PlannedRelease("b", "selection", 3, 0.5)
-    _kept_scale.cache_clear()
+    clear_cache()
     calibrate(Plan((one, second)), BUDGET)
     calibrate(Plan((replace(one, **other), second)), BUDGET)
     calibrate(Plan((one, second)), Budget(BUDGET.epsilon, 2.0 * BUDGET.delta))
-    assert _kept_scale.cache_info().hits == 0
+    assert _cached_scale.cache_info().hits == 0
 
 
-def test_a_curvature_left_to_the_budget_is_settled() -> None:
+def test_a_curvature_left_to_the_budget_is_fixed_by_it() -> None:
     release = PlannedRelease("m", "objective", 1, curvature_ratio=math.inf, curvature_share=0.1)
     made = calibrate(Plan((release,)), Budget(2.0, 1e-6))
     assert made.plan.releases[0].curvature_ratio == pytest.approx(math.expm1(0.2))

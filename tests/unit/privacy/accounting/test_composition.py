@@ -85,7 +85,7 @@ def test_every_use_is_counted() -> None:
 
 
 @pytest.mark.parametrize("bug", ["drop", "outer", "inner", "merge"])
-def test_lost_counts_are_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_counts_are_detected(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = composition.leaves
 
     def wrong(event: Event) -> dict[Event, int]:
@@ -291,7 +291,7 @@ def test_a_coarser_grid_of_losses_stays_an_upper_bound_and_a_tight_one(
     """At epsilon 10 to 30 losses lie on a coarser grid, which must not lie below what a lower bound attains."""
     pytest.importorskip("dp_accounting")
     uses = {PoissonGaussian(multiplier, rate): count}
-    assert pld._interval(uses) > pld._INTERVAL
+    assert pld._interval(uses) > pld.LOSS_INTERVAL
     upper = pld.upper_epsilon(uses, 1e-6)
     finer = float(pld._composed(uses, 0.5 * pld._interval(uses), pessimistic=True).get_epsilon_for_delta(1e-6))
     assert pld.lower_epsilon(uses, 1e-6) <= upper
@@ -417,7 +417,7 @@ def test_poisson_is_refused_under_replace_one(event: Event) -> None:
 
 
 def test_a_restated_delta_of_one_is_refused() -> None:
-    with pytest.raises(Unsupported, match="promises nothing"):
+    with pytest.raises(Unsupported, match="has no guarantee"):
         restate(ApproximateDP(5.0, 0.01), ZERO, SWAP)
 
 
@@ -505,6 +505,6 @@ def test_broken_events_are_refused(data: dict[str, Any]) -> None:
         lambda: Repeat(Gaussian(1.0), -1),
     ],
 )
-def test_events_without_a_meaning_are_refused(make: Callable[[], Event]) -> None:
+def test_invalid_events_are_refused(make: Callable[[], Event]) -> None:
     with pytest.raises(InvalidInput):
         make()

@@ -73,7 +73,7 @@ def test_zcdp_is_linear_in_the_order() -> None:
     assert curves.renyi(Gaussian(2.0), 7.0) == pytest.approx(curves.renyi(ZCDP(0.125), 7.0))
 
 
-def test_unbounded_costs_everything() -> None:
+def test_an_unbounded_event_has_infinite_cost() -> None:
     assert curves.renyi(Unbounded("why"), 2.0) == math.inf
     assert composition.epsilon(Composed((Gaussian(9.0), Unbounded("why"))), 1e-6).epsilon == math.inf
 

@@ -51,7 +51,7 @@ def test_delta_is_a_bound_at_random_points(monkeypatch: pytest.MonkeyPatch) -> N
         assert gdp.delta_of(mu, epsilon, lower=True) <= exact <= gdp.delta_of(mu, epsilon), (mu, epsilon)
 
 
-def test_the_bound_check_sees_a_dropped_slack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_check_detects_a_dropped_slack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gdp, "_RELATIVE_ERROR", -2e-14)
     assert bound_violations(gdp.delta_of, lambda m, e: gdp.delta_of(m, e, lower=True))
 

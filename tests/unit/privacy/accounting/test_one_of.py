@@ -1,4 +1,4 @@
-"""One of several events, drawn by chance."""
+"""One of several events, drawn at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the odds of a suspicion pass e^epsilon: against closed forms, and against observers that attain it."""
+"""Posterior odds of a record: how often they exceed e^epsilon, against closed forms and attackers that attain it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from scipy.special import ndtr
 from dperm.privacy.accounting import gdp
 from dperm.privacy.accounting.events import Composed, Gaussian, Laplace, Repeat
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
-from dperm.privacy.accounting.posterior import PosteriorBelief, passed_by_curve, passed_by_gaussian, posterior_belief
+from dperm.privacy.accounting.posterior import (
+    PosteriorBelief,
+    exceedance_from_curve,
+    exceedance_of_gaussian,
+    posterior_belief,
+)
 
 CASES = [(epsilon, delta) for epsilon in (0.1, 1.0, 3.0, 8.0) for delta in (1e-4, 1e-6, 1e-9)]
 
 
-def worst_observer(mu, epsilon):
-    """Probability that the odds pass e^epsilon, of an observer who is told only whether the loss passes some t."""
+def worst_attacker(mu, epsilon):
+    """Probability that the odds exceed e^epsilon, for an attacker who sees only whether the loss exceeds some t."""
 
     def excess(t):
         return ndtr(mu / 2 - t / mu) - math.exp(epsilon) * ndtr(-mu / 2 - t / mu)
@@ -30,21 +35,21 @@ def worst_observer(mu, epsilon):
 @pytest.mark.parametrize(("epsilon", "delta"), CASES)
 def test_gaussian_releases_attain_the_bound(epsilon, delta):
     mu = gdp.mu_of(epsilon, delta)
-    bound, tail = passed_by_gaussian(mu, epsilon), float(ndtr(-epsilon / mu + mu / 2))
-    assert bound == pytest.approx(worst_observer(mu, epsilon), rel=1e-5)
-    assert bound > 2 * tail > 4 * delta  # neither delta nor the tail of one release is a bound for all observers
+    bound, tail = exceedance_of_gaussian(mu, epsilon), float(ndtr(-epsilon / mu + mu / 2))
+    assert bound == pytest.approx(worst_attacker(mu, epsilon), rel=1e-5)
+    assert bound > 2 * tail > 4 * delta  # neither delta nor the tail of one release is a bound for all attackers
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), CASES)
 def test_points_of_a_curve_bound_it_too(epsilon, delta):
     mu = gdp.mu_of(epsilon, delta)
     points = [(gdp.epsilon_of(mu, 10.0**-k), 10.0**-k) for k in range(3, 13)]
-    exact = worst_observer(mu, epsilon)
-    assert exact * (1 - 1e-9) <= passed_by_curve(points, epsilon) <= 2.5 * exact
+    exact = worst_attacker(mu, epsilon)
+    assert exact * (1 - 1e-9) <= exceedance_from_curve(points, epsilon) <= 2.5 * exact
 
 
 def test_both_records_and_both_directions_of_a_discrete_pair():
-    """Counted out on two laws over three answers: exactly the mass of answers whose odds pass e^epsilon."""
+    """Counted on two laws over three answers: exactly the mass of answers whose odds exceed e^epsilon."""
     P, Q = (0.6, 0.3, 0.1), (0.7, 0.285, 0.015)
 
     def delta(e, P, Q):
@@ -53,9 +58,10 @@ def test_both_records_and_both_directions_of_a_discrete_pair():
     for epsilon in (0.01, 0.04, 0.1, 0.5, 1.5):
         points = [(k / 1000, max(delta(k / 1000, P, Q), delta(k / 1000, Q, P))) for k in range(2000)]
         for one, other in ((P, Q), (Q, P)):
-            passes = [p > math.exp(epsilon) * q for p, q in zip(one, other, strict=True)]
+            exceeds = [p > math.exp(epsilon) * q for p, q in zip(one, other, strict=True)]
             for truth in (one, other):
-                assert sum(p for p, over in zip(truth, passes, strict=True) if over) <= passed_by_curve(points, epsilon)
+                mass = sum(p for p, over in zip(truth, exceeds, strict=True) if over)
+                assert mass <= exceedance_from_curve(points, epsilon)
 
 
 def guarantee_of(accounting, **changes):
@@ -65,11 +71,11 @@ def guarantee_of(accounting, **changes):
 def test_a_guarantee_without_its_curve_states_twice_the_factor():
     planned = Accounting.of(Repeat(Gaussian(40.0), 100), 1e-6)
     own = posterior_belief(guarantee_of(planned), planned)
-    assert (own.epsilon, own.passed) == (planned.epsilon, passed_by_gaussian(planned.mu, planned.epsilon))
+    assert (own.epsilon, own.exceedance) == (planned.epsilon, exceedance_of_gaussian(planned.mu, planned.epsilon))
     for other in (guarantee_of(planned, epsilon=1.5), guarantee_of(planned, delta=1e-7)):
         found = posterior_belief(other, planned)
         assert found.epsilon == pytest.approx(other.epsilon + math.log(2.0))
-        assert found.passed == pytest.approx(2.0 * other.delta)
+        assert found.exceedance == pytest.approx(2.0 * other.delta)
     assert posterior_belief(guarantee_of(planned, delta=0.0), planned) == PosteriorBelief(planned.epsilon, 0.0)
 
 
@@ -78,12 +84,12 @@ def test_mixed_releases_use_their_curve():
     assert planned.mu is None
     found = posterior_belief(guarantee_of(planned), planned)
     assert found.epsilon == planned.epsilon
-    assert planned.delta < found.passed < 1e-3
+    assert planned.delta < found.exceedance < 1e-3
     steep = replace(planned, curve=((planned.epsilon, planned.delta),))  # no statement below: twice the factor again
     assert posterior_belief(guarantee_of(planned), steep).epsilon > planned.epsilon
 
 
-def test_odds_of_a_suspicion():
+def test_the_posterior_probability_follows_from_the_odds():
     assert PosteriorBelief(math.log(3.0), 0.0).after(0.5) == pytest.approx(0.75)
     assert PosteriorBelief(math.log(3.0), 0.0).after(0.1) == pytest.approx(0.25)
-    assert passed_by_gaussian(0.5, 0.0) == 1.0
+    assert exceedance_of_gaussian(0.5, 0.0) == 1.0

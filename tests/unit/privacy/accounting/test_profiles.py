@@ -96,7 +96,7 @@ def test_the_smaller_bound_is_reported():
     assert composition.epsilon(many, 1e-6).method == "Renyi"
 
 
-def test_a_profile_that_is_too_low_is_seen(monkeypatch):
+def test_a_profile_that_is_too_low_is_detected(monkeypatch):
     honest = profiles.leaf_profile
     monkeypatch.setattr(profiles, "leaf_profile", lambda leaf: lambda e: 0.8 * honest(leaf)(e))
     profiles._compose.cache_clear()

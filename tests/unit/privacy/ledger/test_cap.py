@@ -44,7 +44,7 @@ def test_the_formula_written_out() -> None:
     assert cap.limit == pytest.approx(1.0 - (math.log((a - 1) / a) - (math.log(6e-7) + math.log(a)) / (a - 1)))
 
 
-def test_caps_that_cannot_be() -> None:
+def test_impossible_caps_are_refused() -> None:
     with pytest.raises(InvalidBudget, match="no Renyi order"):
         Cap.of(Budget(1e-7, 1e-12))
     for reserve in (-1e-9, 1e-6, math.nan):

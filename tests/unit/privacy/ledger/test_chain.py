@@ -1,4 +1,4 @@
-"""An edit, a rollback or a reordering of rows shows."""
+"""Edits, rollbacks and reorderings of rows are detected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("kind", EDITS)
-def test_an_edit_shows(kind: str, address: str) -> None:
+def test_an_edit_is_detected(kind: str, address: str) -> None:
     ledger = filled(address)
     head = ledger.head
     assert ledger.verify(head) == head
@@ -63,7 +63,7 @@ def test_an_edit_shows(kind: str, address: str) -> None:
         ledger.verify()
 
 
-def test_a_rollback_shows_by_the_printed_head(address: str) -> None:
+def test_a_rollback_is_detected_by_the_printed_head(address: str) -> None:
     ledger = filled(address)
     head = ledger.head
     edit(address, "DELETE FROM dperm_ledger WHERE seq > 8")
@@ -100,7 +100,9 @@ def test_a_forged_chain_does_not_contain_the_head(tmp_path: Path) -> None:
         ({"kind": "from the future"}, LedgerUnreadable),
     ],
 )
-def test_rows_must_make_sense(payload: dict[str, str], error: type[Exception], tmp_path: Path) -> None:
+def test_rows_that_do_not_follow_from_earlier_ones_are_refused(
+    payload: dict[str, str], error: type[Exception], tmp_path: Path
+) -> None:
     path = tmp_path / "budget.db"
     filled(str(path))
     with closing(sqlite3.connect(path)) as file, file:

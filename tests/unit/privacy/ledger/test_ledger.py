@@ -179,7 +179,7 @@ def test_a_cap_never_changes(any_address: str | None) -> None:
     assert ledger.for_dataset("other").cap is None
 
 
-def test_past_the_cap_nothing_is_written(any_address: str | None) -> None:
+def test_nothing_is_written_beyond_the_cap(any_address: str | None) -> None:
     ledger = Ledger(any_address, dataset="my patients")
     ledger.set_cap(BUDGET)
     ledger.reserve(Gaussian(4.0), "replace-one")
@@ -399,7 +399,7 @@ def test_a_renamed_copy_is_charged_where_it_is_known(any_address: str | None) ->
         assert grown not in text
 
 
-def test_a_cap_is_not_escaped_through_an_uncapped_name() -> None:
+def test_an_uncapped_name_does_not_bypass_a_cap() -> None:
     ledger = Ledger(dataset="a")
     ledger.reserve(SMALL, "replace-one", fingerprint="f")
     other = ledger.for_dataset("b")
@@ -407,7 +407,7 @@ def test_a_cap_is_not_escaped_through_an_uncapped_name() -> None:
     with pytest.raises(BudgetRefused, match="set the cap on 'a'"):
         other.reserve(SMALL, "replace-one", fingerprint="f")
     ledger.set_cap(BUDGET)
-    with pytest.raises(BudgetRefused, match="would pass by the cap of 'b': give them as 'a'"):
+    with pytest.raises(BudgetRefused, match="would bypass the cap of 'b': give them as 'a'"):
         other.reserve(SMALL, "replace-one", fingerprint="f")
     assert ledger.reserve(SMALL, "replace-one", fingerprint="f").dataset == "a"
 

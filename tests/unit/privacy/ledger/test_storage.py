@@ -1,4 +1,4 @@
-"""What happens when a ledger cannot be read."""
+"""Storages: what happens when a ledger cannot be read or written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = tmp_path / "budget.db"
     head = Ledger(path).head
     assert os.listdir(tmp_path) == ["budget.db"]
-    with files.published(path) as draft:
+    with files.create_exclusively(path) as draft:
         draft.write_text("the second of two racing processes")
     assert Ledger(path).head == head
 
@@ -140,7 +140,7 @@ def test_opening_without_creating(address: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------- servers
-def test_an_unreachable_server_and_no_password_in_sight(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported_without_its_password(tmp_path: Path) -> None:
     secret = "s%C3%A9same-4711"
     for url in (
         f"postgresql://me:{secret}@127.0.0.1:1/db",

@@ -60,7 +60,7 @@ def test_every_word_goes_to_its_level():
 def test_a_value_is_rounded_to_the_knots_around_it():
     report = FewLevels(3.0, 6)
     knots = report.table.knots
-    knot, up = report.pieces([-1.0, 1.0, (knots[2] + 3.0 * knots[3]) / 4.0, np.nan, -9.0])
+    knot, up = report.knots_of([-1.0, 1.0, (knots[2] + 3.0 * knots[3]) / 4.0, np.nan, -9.0])
     assert knot.tolist() == [0, knots.size - 2, 2, 0, 0]
     assert up[[0, 1, 3, 4]].tolist() == [0, LATTICE, 0, 0]
     assert int(up[2]) == pytest.approx(0.75 * LATTICE, rel=1e-9)
@@ -79,7 +79,7 @@ def test_the_same_table_every_time():
     assert sum(FewLevels(2.0, 3).table.least) == 1304969212
 
 
-def test_what_a_report_costs():
+def test_the_cost_of_a_report():
     report = FewLevels(2.0)
     assert composition.epsilon(report.event, 1e-12).epsilon <= 2.0
     assert report.epsilon_realised == pytest.approx(2.0, abs=1e-6)
@@ -160,10 +160,10 @@ class TestTasks:
                 Task.from_schema({**schema, "levels": broken})
 
 
-def test_a_table_that_does_not_keep_its_epsilon_is_refused(monkeypatch):
+def test_a_table_that_does_not_satisfy_its_epsilon_is_refused(monkeypatch):
     """Also where Python leaves out assertions."""
-    monkeypatch.setattr(LevelTable, "keeps", lambda self, epsilon: False)
-    with pytest.raises(Unsupported, match="does not keep"):
+    monkeypatch.setattr(LevelTable, "satisfies", lambda self, epsilon: False)
+    with pytest.raises(Unsupported, match="does not satisfy"):
         _ = FewLevels(2.123, 5).table
 
 

@@ -55,7 +55,7 @@ def test_decoding_is_unbiased(low, high):
             assert variance == pytest.approx(float(bit.variance(value, low, high)), rel=1e-6)
 
 
-def test_the_law_of_the_bits_and_halved_probabilities_are_told_apart():
+def test_the_law_of_the_bits_is_distinguished_from_halved_probabilities():
     source = RandomSource(5)
     n = 100_000
     for value in (-1.0, 0.2, 1.0):
@@ -78,7 +78,7 @@ def test_ranges_per_person_and_chunks_agree_with_one_call_each():
     assert OneBit(1.0).thresholds(values, lows, highs).tolist() == expected
 
 
-def test_what_a_report_costs():
+def test_the_cost_of_a_report():
     bit = OneBit(1.0)
     assert bit.event == RandomizedResponse(1.0, 2)
     assert bit.epsilon_realised == pytest.approx(1.0, abs=1e-8)

@@ -15,7 +15,7 @@ from dperm.privacy.local.one_bit import LATTICE, OneBit
 from dperm.privacy.local.shuffle import Shuffled, closed_form_epsilon
 
 
-def test_the_guarantee_names_the_shuffler_and_what_it_rests_on():
+def test_the_guarantee_names_the_shuffler_and_its_assumptions():
     guarantee = Shuffled(OneBit(1.0), 100_000, "Mixer Ltd", collector="Acme").guarantee(1e-8)
     assert guarantee.epsilon < 0.05
     assert guarantee.delta == 1e-8
@@ -35,7 +35,7 @@ def test_the_closed_form():
     assert closed_form_epsilon(12.0, n, delta) == 12.0
 
 
-def test_nobody_to_hide_among():
+def test_one_person_alone_gets_no_amplification():
     bound = Shuffled(OneBit(1.0), 1, "mixer", "us").epsilon(1e-9)
     assert bound.epsilon == pytest.approx(1.0, abs=1e-6)
     assert bound.lower == pytest.approx(1.0, abs=1e-6)
@@ -49,7 +49,7 @@ def test_delta_falls_and_ends_at_the_reports_own_epsilon():
     assert shuffled.epsilon(0.4).epsilon == 0.0
 
 
-def test_one_statistic_drawn_in_public_is_no_statistic_at_all():
+def test_a_single_public_statistic_changes_nothing():
     hidden, public = (Shuffled(OneBit(1.0), 5000, "mixer", "us", known_shares=s).epsilon(1e-6) for s in (None, (3.0,)))
     assert public.epsilon == pytest.approx(hidden.epsilon, rel=1e-6)
     assert public.lower == pytest.approx(hidden.lower, rel=1e-6)
@@ -79,7 +79,7 @@ def test_shares_are_rounded_to_the_safe_side(monkeypatch):
             assert binned.lower_delta(epsilon) <= lower
 
 
-def test_ten_million_people_take_no_time():
+def test_ten_million_people_are_fast():
     start = time.perf_counter()
     Shuffled(OneBit(1.0), 10**7, "mixer", "us").epsilon(1e-9)
     assert time.perf_counter() - start < 2.0
@@ -95,7 +95,7 @@ def test_the_collector_cannot_shuffle_for_itself(shuffler):
 
 def test_bad_input():
     for shuffler in ("", "  ", None, 3):
-        with pytest.raises(InvalidInput, match="shuffler must name"):
+        with pytest.raises(InvalidInput, match="shuffler must be a name"):
             Shuffled(OneBit(1.0), 1000, shuffler, "the collector")
     for n in (0, 1.5, True, 10**10):
         with pytest.raises(InvalidInput, match="number of people"):

@@ -42,7 +42,7 @@ def settled(scores: Any, scale: float, source: Any) -> int:
     """A race decided entirely by the slow path."""
     words = source.words(len(scores))
     digits = {j: int(word) for j, word in enumerate(words)}
-    return selection._settle(digits, 64, np.asarray(scores, float), scale, source)[0]
+    return selection._compare_exactly(digits, 64, np.asarray(scores, float), scale, source)[0]
 
 
 def two_level(scores: Any, scale: float) -> TwoLevelRace:
@@ -80,7 +80,7 @@ def test_slow_path_has_the_right_probabilities() -> None:
     assert_fits([settled(SCORES, 0.7, source) for _ in range(2500)], SCORES, 0.7)
 
 
-def test_the_fit_sees_other_noise() -> None:
+def test_the_fit_detects_other_noise() -> None:
     # Laplace noise of the same variance, and noise reused for all candidates of a group
     rng = np.random.default_rng(0)
     laplace = rng.laplace(scale=math.pi / math.sqrt(12.0), size=(12_000, SCORES.size))
@@ -113,7 +113,7 @@ def test_the_fast_path_agrees_with_the_slow_one(spread: float) -> None:
         assert fast == settled(scores, 0.37, Scripted(words, source))
 
 
-def test_extreme_words_are_settled_rightly() -> None:
+def test_extreme_words_are_compared_exactly() -> None:
     extremes = [0, 1, 2**10, 2**33, 2**34 - 1, 2**34, 2**34 + 1, 2**63, 2**64 - 2**40 - 1, 2**64 - 2**40]
     extremes += [2**64 - 2**20, 2**64 - 2**11 - 1, 2**64 - 2**11, 2**64 - 2, 2**64 - 1]
     rng = np.random.default_rng(2)
@@ -203,7 +203,7 @@ def state(race: TwoLevelRace) -> list[bytes]:
     return [part.tobytes() for part in (race._parts, race._powers, race._totals, race._tops)]
 
 
-def test_the_comparison_sees_drift() -> None:
+def test_the_comparison_detects_drift() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=100)
     race, fresh = TwoLevelRace(scores, 0.01, 3.0, 9.0), TwoLevelRace(scores, 0.01, 3.0, 9.0)
@@ -308,7 +308,7 @@ def test_drawing_follows_its_definition_on_both_paths(spread: float) -> None:
             point = sum((Fraction(w, 2 ** (64 * (i + 1))) for i, w in enumerate([word, *digits])), Fraction(0))
             expected = exact_draw(parts, powers, point)
             assert selection._draw(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
-            assert selection._settle_draw(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
+            assert selection._draw_exactly(parts, powers, word, Scripted(digits)) == expected  # type: ignore[arg-type]
 
 
 def test_points_on_a_boundary_get_more_digits() -> None:

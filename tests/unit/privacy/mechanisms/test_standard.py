@@ -1,4 +1,4 @@
-"""Mechanisms: the event they cost, the norm they need, the noise they promise."""
+"""Mechanisms: the event they cost, the norm they need, the noise they add."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_event_norm_and_kind(mechanism: type[Mechanism], event: type, norm: str)
 
 
 @pytest.mark.parametrize("mechanism", [GaussianNoise, LaplaceNoise, NoisyMax])
-def test_the_noise_is_at_least_what_was_promised(mechanism: type[Mechanism]) -> None:
+def test_the_noise_is_at_least_the_planned_one(mechanism: type[Mechanism]) -> None:
     rng = np.random.default_rng(0)
     for _ in range(300):
         multiplier = float(10.0 ** rng.uniform(-2, 3))

@@ -44,12 +44,10 @@ SAMPLED = StochasticGradientDescent(n_steps=6, rate=0.25, step=0.5)
 @pytest.fixture
 def coarse(monkeypatch):
     """Fewer points in loss distributions: still upper bounds, much faster."""
-    monkeypatch.setattr(pld, "_INTERVAL", 5e-3)
-    for kept in (pld._composed_items, calibration._kept_scale):
-        kept.cache_clear()
+    monkeypatch.setattr(pld, "LOSS_INTERVAL", 5e-3)
+    calibration.clear_cache()
     yield
-    for kept in (pld._composed_items, calibration._kept_scale):
-        kept.cache_clear()
+    calibration.clear_cache()
 
 
 def objective_of(data):

@@ -14,7 +14,7 @@ from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L2, Logistic, Objective, Squared
 from dperm.privacy import Budget, Ledger, Neighbours, RandomSource, Scope, calibrate
-from dperm.privacy.mechanisms.joint_selection import Finalist, JointSelection, race_of_finalists
+from dperm.privacy.mechanisms.joint_selection import Finalist, JointSelection, joint_winner
 from dperm.privacy.mechanisms.selection import race_scale
 from dperm.solvers.central.frank_wolfe import FrankWolfe
 from dperm.solvers.vertical import DistributedFrankWolfe, SketchedFrankWolfe, planner
@@ -161,7 +161,7 @@ def joined(source, scale):
         finalist = JointSelection(1.0).apply(SCORES[list(part)], scale, 100.0, source)
         finalists.append(finalist)
         places.append(part[finalist.place])
-    return places[race_of_finalists(finalists, race_scale(scale, 1.0), source)]
+    return places[joint_winner(finalists, race_scale(scale, 1.0), source)]
 
 
 def fit(draws, scale):
@@ -169,7 +169,7 @@ def fit(draws, scale):
     return stats.chisquare(observed, len(draws) * special.softmax(SCORES / scale)).pvalue
 
 
-def test_a_joined_race_has_the_law_of_one_race():
+def test_a_joint_selection_has_the_law_of_one_race():
     source = RandomSource("joined")
     assert fit([joined(source, 0.8) for _ in range(3000)], 0.8) > 1e-3
 
@@ -180,7 +180,7 @@ def test_the_fit_rejects_a_referee_that_draws_again():
     def wrong():  # a second race among the winners by their scores
         finalists = [JointSelection(1.0).apply(SCORES[list(part)], 0.8, 100.0, source) for part in PARTS]
         again = [JointSelection(1.0).apply(np.array([f.score]), 0.8, 100.0, source) for f in finalists]
-        best = race_of_finalists(again, race_scale(0.8, 1.0), source)
+        best = joint_winner(again, race_scale(0.8, 1.0), source)
         return PARTS[best][finalists[best].place]
 
     assert fit([wrong() for _ in range(3000)], 0.8) < 1e-6
@@ -194,9 +194,9 @@ def test_near_ties_are_settled_by_the_digits_that_travelled():
     source = RandomSource()
     for order in ((digits, more), (more, digits)):
         finalists = [Finalist(0, 1.0, words) for words in order]
-        assert order[race_of_finalists(finalists, 1.0, source)] is more
+        assert order[joint_winner(finalists, 1.0, source)] is more
     with pytest.raises(InvalidInput, match="another form"):
-        race_of_finalists([Finalist(0, 1.0, np.zeros(3, np.uint64))], 1.0, source)
+        joint_winner([Finalist(0, 1.0, np.zeros(3, np.uint64))], 1.0, source)
 
 
 def test_labelled_streams():

@@ -20,11 +20,11 @@ def _resumed(ledger, made, **how):
     return Scope(PLAN, ledger, REPLACE_ONE, "fit", resumed=made, **how)
 
 
-def test_a_reservation_goes_on_where_it_was():
+def test_a_reservation_continues_where_it_stopped():
     ledger = Ledger()
     first = Scope(PLAN, ledger, REPLACE_ONE, "fit")
     first.charge("q", EVENT)
-    first.let_go()
+    first.suspend()
     with pytest.raises(PlanViolation, match="after the fit had been settled"):
         first.charge("q", EVENT)
     first.settle()  # writes nothing: it is another's now
@@ -45,7 +45,7 @@ def test_one_in_use_settled_or_of_another_ledger_is_refused():
         _resumed(ledger, scope.reservation, used={})
     with pytest.raises(LedgerError, match="has no reservation"):
         _resumed(Ledger(), scope.reservation, used={"q": 1})
-    scope.let_go()
+    scope.suspend()
     with pytest.raises(PlanViolation, match="without saying how many"):
         _resumed(ledger, scope.reservation)
     with pytest.raises(PlanViolation, match="3 releases of 'q' were made before"):

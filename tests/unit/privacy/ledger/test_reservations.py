@@ -83,13 +83,13 @@ def test_plans_that_follow_are_checked_where_their_data_are_known(ledger):
     for name in ("people", "other"):
         ledger.for_dataset(name).set_cap(Budget(5.0, 1e-6))
     head = ledger.head
-    with pytest.warns(DataSetRenamed), pytest.raises(BudgetRefused, match="would pass by the cap of 'other'"):
+    with pytest.warns(DataSetRenamed), pytest.raises(BudgetRefused, match="would bypass the cap of 'other'"):
         book.check(plan, "replace-one", rows, then=[(plan, held_out)])
     assert ledger.head == head
     assert [ledger.for_dataset(name).spent().n_fits for name in ("people", "other", "copy")] == [1, 1, 0]
 
 
-def test_a_refusal_speaks_of_shares_of_the_cap(ledger):
+def test_a_refusal_names_shares_of_the_cap(ledger):
     cap = ledger.set_cap(Budget(1.0, 1e-6))
     ledger.reserve(Gaussian(1.5 / Budget(1.0, 1e-6).mu), "replace-one")
     with pytest.raises(BudgetRefused) as refused:
@@ -135,7 +135,7 @@ def test_data_under_two_caps_are_charged_to_neither(ledger, given):
     a.set_cap(Budget(10.0, 1e-6))
     b.set_cap(Budget(0.6, 1e-6))
     book = ledger.for_dataset(given).recognising(file)
-    with pytest.raises(BudgetRefused, match=r"known as 'B' and as 'A', .* read the table with the columns"):
+    with pytest.raises(BudgetRefused, match=r"known as 'B' and as 'A', .* read the table with the same columns"):
         book.reserve(Gaussian(20.0), "replace-one", fingerprint=rows)
     assert (a.spent().n_fits, b.spent().n_fits) == (1, 1)
     assert book.made_here() == []
@@ -152,7 +152,7 @@ def test_of_two_names_the_one_with_a_cap_is_charged(ledger, capped):
         assert other.reserve(Gaussian(20.0), "replace-one", fingerprint=rows).dataset == capped
 
 
-def test_a_handle_tells_its_own_reservations_from_those_of_others(ledger):
+def test_a_handle_distinguishes_its_own_reservations_from_others(ledger):
     mine, theirs = ledger.recognising("f"), Ledger(ledger.address, dataset="people").recognising("f")
     theirs.reserve(Gaussian(20.0), "replace-one", "same purpose")
     assert mine.made_here() == []

@@ -154,7 +154,7 @@ def test_next_to_other_events_the_renyi_curves_add():
     assert math.isfinite(composition.epsilon(event, 1e-6).epsilon)
 
 
-def test_it_is_written_down_and_refused_under_replace_one():
+def test_it_is_recorded_and_refused_under_replace_one():
     event = perturbation.perturbation_event(2.0, 0.5)
     assert event_from_dict(json.loads(json.dumps(event_to_dict(event)))) == event
     with pytest.raises(Unsupported, match="zero-out"):
@@ -170,7 +170,7 @@ def test_bad_numbers(wrong):
         ObjectivePerturbation(*wrong)
 
 
-def test_a_plan_finds_the_noise_and_says_when_none_is_enough():
+def test_a_plan_finds_its_noise_or_says_that_none_is_enough():
     plan = Plan((PlannedRelease("w", "objective", 1, curvature_ratio=0.3),))
     made = calibrate(plan, Budget(1.0, 1e-6))
     found = composition.upper_epsilon(made.event, 1e-6)[0]
@@ -191,7 +191,7 @@ LOSSES = [Logistic(), Huber(0.5), Huber(5.0), SmoothedHinge(0.5), SmoothedHinge(
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("strength", [0.3, 3.0])
 @pytest.mark.parametrize("m", [0.5, 3.0])
-def test_exact_densities_keep_the_claim(loss, strength, m):
+def test_exact_densities_satisfy_the_claim(loss, strength, m):
     event = ObjectivePerturbation(m, loss.curvature_bound / strength)
     for rows, targets in WORLDS:
         check_minimiser_density(event, loss, rows, targets, strength, m * loss.slope_bound)
@@ -235,7 +235,7 @@ def test_the_mechanism_is_registered_and_its_noise_is_checked():
         check_mechanism(HalvesTheLinearNoise(2.0, curvature_ratio=0.1, strength=1.0, precision=1e-9))
 
 
-def test_the_mechanism_refuses_what_it_does_not_know():
+def test_the_mechanism_refuses_unknown_values():
     mechanism = PerturbedObjective(2.0, curvature_ratio=0.1, strength=1.0, precision=1e-9)
     with pytest.raises(InvalidInput, match="returns an objective"):
         mechanism.apply(np.zeros(3), 1.0, 1.0, RandomSource(0))
