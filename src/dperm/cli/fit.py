@@ -106,7 +106,7 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     try:
         with _naming(options["address"]):
             _fitted(estimator, rows, output, told)
-        saved = replace(estimator._saved(), feature_names_in_=_object_array(training.names), schema=training.schema)
+        saved = replace(estimator.saved_model(), feature_names_in_=_object_array(training.names), schema=training.schema)
         charged = book.for_dataset(saved.privacy_report_.ledger["dataset"])
         # before the score, which may be refused or interrupted: the model is paid for
         files.write(saved, output)

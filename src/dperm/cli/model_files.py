@@ -67,8 +67,8 @@ class ModelFiles:
 
 
 def _why(path: Path, error: Exception) -> str:
-    told = getattr(error, "strerror", None) or str(error).rstrip(".")
-    return f"{str(path)!r} could not be written ({told})"
+    reason = error.clause if isinstance(error, DpermError) else getattr(error, "strerror", None) or str(error)
+    return f"{str(path)!r} could not be written ({reason})"
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

@@ -47,7 +47,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     try:
         return parse_schema(data)
     except DpermError as error:
-        raise InvalidBounds(f"in {where.name}: {error}") from None
+        raise InvalidBounds(str(error)).located(f"in {where.name}") from None
 
 
 def parse_schema(data: Mapping[str, Any]) -> Schema:

@@ -1,4 +1,4 @@
-"""What private classifiers share."""
+"""Base class of the private classifiers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.errors import InvalidData
-from dperm.estimators.central.base import PrivateLinearModel, Problem
-from dperm.estimators.central.fit import Fitted
-from dperm.estimators.central.messages import without_values
+from dperm.estimators.central.base import PrivateLinearModel
+from dperm.estimators.central.data_checks import TrainingData, without_values
+from dperm.estimators.central.fit import FitResult
 from dperm.estimators.central.request import resolve_bounds
 from dperm.estimators.persistence.prediction import class_codes, linear_scores
 from dperm.estimators.persistence.saved import SavedClassifier, SavedModel
@@ -59,20 +59,20 @@ def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     """Fits and predicts classes; see :class:`dperm.DPLogisticRegression`."""
 
-    def _problem(self, X: Any, y: Any) -> Problem:
-        X, y, boolean = self._training_data(X, y)
+    def _training_data(self, X: Any, y: Any) -> TrainingData:
+        X, y, boolean = self._checked_arrays(X, y)
         declared = resolve_bounds(self.bounds).classes
         classes, codes = _coded(y, declared)
         assumptions = (LABELS_PUBLIC,) if declared is None else ()
-        return Problem(X, np.asarray(codes, np.float64), boolean, assumptions, classes)
+        return TrainingData(X, np.asarray(codes, np.float64), boolean, assumptions, classes)
 
-    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
-        self.classes_ = problem.classes
-        self.coef_ = np.ascontiguousarray(np.atleast_2d(fitted.coefficients.T))
-        self.intercept_ = np.atleast_1d(fitted.intercept)
-        self.n_iter_ = np.array(fitted.n_steps)
-        self.scaling_ = fitted.scaling
-        self.privacy_report_ = fitted.report
+    def _adopt(self, data: TrainingData, result: FitResult) -> None:
+        self.classes_ = data.classes
+        self.coef_ = np.ascontiguousarray(np.atleast_2d(result.coefficients.T))
+        self.intercept_ = np.atleast_1d(result.intercept)
+        self.n_iter_ = np.array(result.n_steps)
+        self.scaling_ = result.scaling
+        self.privacy_report_ = result.report
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the scores; positive means the second class in the binary case."""

@@ -1,4 +1,4 @@
-"""What private regressions share."""
+"""Base class of the private regressions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.errors import InvalidData
-from dperm.estimators.central.base import PrivateLinearModel, Problem
-from dperm.estimators.central.fit import Fitted
-from dperm.estimators.central.messages import Y_NOT_FINITE
+from dperm.estimators.central.base import PrivateLinearModel
+from dperm.estimators.central.data_checks import Y_NOT_FINITE, TrainingData
+from dperm.estimators.central.fit import FitResult
 from dperm.estimators.central.request import NUMBERS
 from dperm.estimators.persistence.prediction import linear_scores
 from dperm.estimators.persistence.saved import SavedModel, SavedRegressor
@@ -25,22 +25,22 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     _target = NUMBERS
 
-    def _problem(self, X: Any, y: Any) -> Problem:
-        X, y, boolean = self._training_data(X, y)
+    def _training_data(self, X: Any, y: Any) -> TrainingData:
+        X, y, boolean = self._checked_arrays(X, y)
         if y.dtype.kind not in "biuf":
             raise InvalidData("y must hold one number per row, not text or dates.")
         target = np.asarray(y, np.float64)
         if not np.isfinite(target).all():  # a missing value among objects is one only now
             raise InvalidData(Y_NOT_FINITE)
-        return Problem(X, target, boolean)
+        return TrainingData(X, target, boolean)
 
-    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
-        self.coef_ = np.ascontiguousarray(fitted.coefficients)
-        self.intercept_ = float(fitted.intercept)
-        self.n_iter_ = fitted.n_steps[0]
-        self.scaling_ = fitted.scaling
-        self.target_range_ = fitted.target_range
-        self.privacy_report_ = fitted.report
+    def _adopt(self, data: TrainingData, result: FitResult) -> None:
+        self.coef_ = np.ascontiguousarray(result.coefficients)
+        self.intercept_ = float(result.intercept)
+        self.n_iter_ = result.n_steps[0]
+        self.scaling_ = result.scaling
+        self.target_range_ = result.target_range
+        self.privacy_report_ = result.report
 
     def predict(self, X: Any) -> FloatArray:
         """Return the predicted number of every row, clipped to the target's bounds."""

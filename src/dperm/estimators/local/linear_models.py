@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
 from dperm.errors import InvalidBounds, InvalidInput
-from dperm.estimators.central.base import Problem
+from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.classification import PrivateClassifier
 from dperm.estimators.central.regression import PrivateRegressor
 from dperm.estimators.local.fit import LocalFit
@@ -176,7 +176,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
             raise InvalidBounds("people must know the labels: declare Bounds(features=..., classes=[...]).")
         return _labels(classes)
 
-    def _about_target(self, problem: Problem) -> dict[str, Any]:
+    def _about_target(self, problem: TrainingData) -> dict[str, Any]:
         return _labels(problem.classes)
 
     def _records(self, rows: FloatArray, target: FloatArray, linear: LinearTask) -> FloatArray:

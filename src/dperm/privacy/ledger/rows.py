@@ -16,7 +16,7 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import Event, event_from_dict, event_to_dict
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain
-from dperm.privacy.ledger.cap import Cap, charge, see_who_spent
+from dperm.privacy.ledger.cap import Cap, charge
 from dperm.privacy.ledger.records import ReleaseRecord
 from dperm.privacy.ledger.state import FORMAT, Account, LedgerState, Reserved
 
@@ -85,16 +85,17 @@ def _user() -> str:
 
 def _carried(cap: Cap, account: Account) -> Payload:
     """Charge to a new cap what was spent before it."""
-    name, hint = account.dataset, see_who_spent(account.dataset)
+    name = account.dataset
     if account.unbounded:
-        raise BudgetRefused(f"data set {name!r} has releases without a finite guarantee: no cap can hold them, {hint}.")
+        raise BudgetRefused(f"data set {name!r} has releases without a finite guarantee: no cap can hold them", name)
     cost = charge(cap, account.event())
     if cost is None:
-        raise BudgetRefused(f"data set {name!r} has releases that are not Gaussian: set a mixed cap, {hint}.")
+        raise BudgetRefused(f"data set {name!r} has releases that are not Gaussian: set a mixed cap", name)
     if cost.amount > cap.limit or cost.delta > cap.delta_reserve:
         raise BudgetRefused(
             f"data set {name!r} has spent more than epsilon={cap.budget.epsilon:g} at delta={cap.budget.delta:g} "
-            f"already: set a larger cap, {hint}."
+            "already: set a larger cap",
+            dataset=name,
         )
     return {"carried": cost.amount, "carried_delta": cost.delta}
 

@@ -31,7 +31,8 @@ from dperm.errors import (
     Unsupported,
 )
 from dperm.estimators.central import search as _search
-from dperm.estimators.central.search import plan_search, search
+from dperm.estimators.central.fit import FitRun
+from dperm.estimators.central.search import SearchPlan, SearchRun, plan_search
 from dperm.estimators.progress import watching
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Gaussian, OneOf, RepeatAndSelect, event_from_dict
@@ -102,7 +103,7 @@ def theorem(mu, mean, delta):
 
 
 def requests_of(models, X, y):
-    return [(f"model {i}", model._request_for(model._problem(X, y))) for i, model in enumerate(models)]
+    return [(f"model {i}", model._request_for(model._training_data(X, y))) for i, model in enumerate(models)]
 
 
 @pytest.mark.parametrize("mean", [2.0, 7.5, 100.0])
@@ -179,24 +180,23 @@ class Counting:
     def __init__(self):
         self.drawn = []
 
-    def __call__(self, candidate, scope, source, X, target, design):
-        self.drawn.append(candidate)
+    def __call__(self, index):
+        self.drawn.append(index)
         return len(self.drawn), math.cos(37.0 * len(self.drawn))
 
 
-def test_the_number_of_runs_is_geometric_and_candidates_are_uniform(monkeypatch):
+def test_the_number_of_runs_is_geometric_and_candidates_are_uniform():
     counting = Counting()
-    monkeypatch.setattr(_search, "_run", counting)
-    plan = _search.SearchPlan(Budget(1.0, 1e-6), ("a", "b", "c"), 3.5, RepeatAndSelect(Gaussian(1.0), 3.5))
+    plan = SearchPlan(Budget(1.0, 1e-6), ("a", "b", "c"), 3.5, RepeatAndSelect(Gaussian(1.0), 3.5))
     with pytest.warns(InsecureSeedWarning):
         source = RandomSource(insecure_seed=3)
     counts, drawn = Counter(), Counter()
     for _ in range(5000):
         counting.drawn = []
-        index, best = search(plan, None, source, None, None, [None] * 3)
+        index, best = plan.best_run(source, counting)
         scores = [math.cos(37.0 * (i + 1)) for i in range(len(counting.drawn))]
         assert best == 1 + int(np.argmax(scores))
-        assert plan.candidates[index] == counting.drawn[best - 1]
+        assert index == counting.drawn[best - 1]
         counts[min(len(counting.drawn), 15)] += 1
         drawn.update(counting.drawn)
     law = stats.geom(1 / 3.5)
@@ -228,13 +228,13 @@ def test_nothing_but_releases_decides(monkeypatch):
 
 @seeded
 def test_a_score_without_noise_is_caught(monkeypatch):
-    honest = _search._run
+    honest = SearchRun.fit_and_score
 
-    def leaking(candidate, scope, source, X, target, design):
-        solved, _ = honest(candidate, scope, source, X, target, design)
-        return solved, float(np.mean((solved.design.scores(solved.weights) > 0) == target))
+    def leaking(self, index, scope):
+        solved, _ = honest(self, index, scope)
+        return solved, float(np.mean((solved.design.scores(solved.weights) > 0) == self.data.target))
 
-    monkeypatch.setattr(_search, "_run", leaking)
+    monkeypatch.setattr(SearchRun, "fit_and_score", leaking)
     assert blind_result(monkeypatch, 1) != blind_result(monkeypatch, 2)
 
 
@@ -271,10 +271,8 @@ def test_nobody_is_called_back_inside_a_search(monkeypatch):
         logistic(insecure_seed=3).fit(X, y)
     assert told  # the watcher hears of a fit that is no search
     told.clear()
-    honest = _search.solve
-    monkeypatch.setattr(
-        _search, "solve", lambda request, *rest: told.append(request.progress) or honest(request, *rest)
-    )
+    honest = FitRun.solve
+    monkeypatch.setattr(FitRun, "solve", lambda run, scope: told.append(run.request.progress) or honest(run, scope))
     with watching(lambda done, in_all: None):
         tuner(logistic(verbose=True), insecure_seed=3, expected_runs=6.0).fit(X, y)
     assert len(told) > 1

@@ -158,7 +158,7 @@ def test_a_table_without_a_column_of_the_schema_is_told_which(tmp_path):
     X = schema.encode(table).X
     model = DPRidge(bounds=schema.bounds(), solver=GradientDescent(n_steps=2)).fit(X, np.zeros(2))
     names = np.array(schema.encoded_names, dtype=object)
-    saved = load(replace(model._saved(), feature_names_in_=names, schema=schema).save(tmp_path / "m.json"))
+    saved = load(replace(model.saved_model(), feature_names_in_=names, schema=schema).save(tmp_path / "m.json"))
     assert (saved.predict(pd.DataFrame(table)) == saved.predict(X)).all()
     assert (saved.predict(pd.DataFrame(X, columns=names)) == saved.predict(X)).all()
     with pytest.raises(InvalidData, match="age"):
