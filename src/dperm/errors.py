@@ -35,7 +35,6 @@ Errors whose sentence depends on where it is shown have fields; ``str(error)`` r
 from __future__ import annotations
 
 import shlex
-from typing import Self
 
 __all__ = [
     "BudgetRefused",
@@ -77,14 +76,15 @@ class DpermError(Exception):
     exit_code = 1
     places: tuple[str, ...] = ()
 
-    def located(self, place: str) -> Self:
-        """Return this error with one more place around it.
+    def add_place(self, place: str) -> None:
+        """Add a place around those that are known.
 
-        >>> str(InvalidInput("epsilon must be above 0.").located("candidate 'a'"))
+        >>> error = InvalidInput("epsilon must be above 0.")
+        >>> error.add_place("candidate 'a'")
+        >>> str(error)
         "candidate 'a': epsilon must be above 0."
         """
         self.places = (place, *self.places)
-        return self
 
     @property
     def sentence(self) -> str:
@@ -141,9 +141,7 @@ class TooFewPeople(Unsupported):
         Parameter that overrides the refusal; None where there is none, as in a collection.
     """
 
-    def __init__(
-        self, n_people: int, n_features: int, epsilon: float, people_least: int, people_needed: int
-    ) -> None:
+    def __init__(self, n_people: int, n_features: int, epsilon: float, people_least: int, people_needed: int) -> None:
         super().__init__(n_people, n_features, epsilon, people_least, people_needed)
         self.n_people, self.n_features, self.epsilon = n_people, n_features, epsilon
         self.people_least, self.people_needed = people_least, people_needed

@@ -230,7 +230,7 @@ def test_ctrl_c_after_the_fit_says_that_the_model_is_kept(dperm, people, home, m
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fit_module, "_tell", stop)
+    monkeypatch.setattr(fit_module, "_show_result", stop)
     done = dperm(*FIT)
     assert done.code == 1
     assert "model.json and model.html were written, and the epsilon 1 that was reserved" in done.err

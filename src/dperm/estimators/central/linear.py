@@ -103,8 +103,9 @@ class DPRidge(_LeastSquares):
     privacy_report_ : PrivacyReport
         What was released and what that means.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     Released to whoever sees the model: what the solver's plan lists (and bought bounds), nothing else; :meth:`plan`
     shows it beforehand. Covers one person's whole record, target included, under the chosen neighbours. Assumes one
     row per person, public n and declared bounds that do not come from the data;
@@ -149,8 +150,9 @@ class DPLasso(_LeastSquares):
     coef_, intercept_, n_features_in_, feature_names_in_, n_iter_, scaling_, target_range_, privacy_report_
         As in :class:`dperm.DPRidge`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     That of :class:`dperm.DPRidge`.
 
     Examples
@@ -222,8 +224,9 @@ class DPElasticNet(_LeastSquares):
     coef_, intercept_, n_features_in_, feature_names_in_, n_iter_, scaling_, target_range_, privacy_report_
         As in :class:`dperm.DPRidge`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     That of :class:`dperm.DPRidge`.
     """
 
@@ -289,8 +292,9 @@ class DPLinearRegression(_LeastSquares):
     coef_, intercept_, n_features_in_, feature_names_in_, n_iter_, scaling_, target_range_, privacy_report_
         As in :class:`dperm.DPRidge`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     That of :class:`dperm.DPRidge`.
     """
 

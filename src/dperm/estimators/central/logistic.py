@@ -67,8 +67,9 @@ class DPLogisticRegression(PrivateClassifier):
     privacy_report_ : PrivacyReport
         What was released and what that means.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     Released to whoever sees the model: what the solver's plan lists (and bought bounds), nothing else; :meth:`plan`
     shows it beforehand. Covers one person's whole record under the chosen neighbours. Assumes one row per person,
     public n, public label set and declared bounds that do not come from the data;

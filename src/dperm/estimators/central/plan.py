@@ -77,7 +77,9 @@ class PlanSummary:
         """Return everything but the headline as lines: what a reader needs first, technical detail last."""
         lines = [f"warning: {text}" for text in self.warnings]
         if self.share_left is not None:
-            lines.append(f"left after the noise: about {self.share_left:.0%} of what the columns can explain (estimate)")
+            lines.append(
+                f"left after the noise: about {self.share_left:.0%} of what the columns can explain (estimate)"
+            )
         lines.append("bounds: " + ", ".join(f"{what} {how}" for what, how in self.bounds.items()))
         lines.append(f"method {self.solver!r}, which releases:")
         lines += [

@@ -136,13 +136,14 @@ class PreparedFit:
         """Why the model may be of little use, from public numbers; a fit warns of it before anything is charged."""
         out = list[str]()
         if self.budget.delta > 1.0 / self.facts.n:
-            out.append("delta is above 1/n: some person's whole record may be given away; 1/n^2 is usual")
+            out.append("delta is above 1/n, so that some person's whole record may be revealed: 1/n^2 is usual")
         out += _doubtful_ranges(self)
         forecast = self.forecast
         if forecast is not None:
             if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
                 out.append(
-                    "the forecast promises nothing over predicting one value for all (such bounds are often loose)"
+                    "the forecast shows no gain over predicting one value for everybody (it rests on bounds, which are "
+                    "often pessimistic)"
                 )
             # Scales that are declared follow the data, and bought ranges do so up to a factor of 2, else a note says
             # so; a declared range need not.
@@ -295,14 +296,14 @@ def _doubtful_ranges(prepared: PreparedFit) -> list[str]:
         missed = rank_error(request.purchase, calibrated) / n
         if missed > INNERMOST:  # further inside than that no quantile is bought
             out.append(
-                f"bought ranges of columns may be off by {min(missed, 1.0):.0%} of the records, and such columns are "
-                "lost: declare bounds if you can"
+                f"the ranges bought for columns may be misplaced by up to {min(missed, 1.0):.0%} of the records, and a "
+                "column with a misplaced range adds nothing to the model: declare bounds if you can"
             )
     if request.buys_target:
         missed = rank_error(request.purchase, calibrated, TargetQuantileScores) / n
         if missed > _ROUGH:
             out.append(
-                f"the target's bought range may be off by {missed:.0%} of the records, and several times too wide or "
-                "too narrow: declare Bounds(target=(lo, hi)) if you can"
+                f"the range bought for the target may be misplaced by up to {missed:.0%} of the records, and several "
+                "times too wide or too narrow: declare Bounds(target=(lo, hi)) if you can"
             )
     return out

@@ -117,7 +117,8 @@ def naming(candidate: str) -> Iterator[None]:
     try:
         yield
     except DpermError as error:
-        raise error.located(f"candidate {candidate}")
+        error.add_place(f"candidate {candidate}")
+        raise
 
 
 @lru_cache(maxsize=256)
@@ -157,9 +158,7 @@ def plan_search(
         # a group's multiplier is scale sqrt(count / share): this share gives the score its own
         share = (prepared.calibrated.scale / score_multiplier) ** 2
         plan = prepared.calibrated.plan + Plan((PlannedRelease(score.name, "gaussian", 1, share),))
-        candidates.append(
-            Candidate(name, replace(prepared, calibrated=replace(prepared.calibrated, plan=plan)), score)
-        )
+        candidates.append(Candidate(name, replace(prepared, calibrated=replace(prepared.calibrated, plan=plan)), score))
     plans = tuple(dict.fromkeys(one.prepared.calibrated for one in candidates))
     factor = _factor(plans, expected_runs, budget)
     made = tuple(_with_noise(one, factor) for one in candidates)

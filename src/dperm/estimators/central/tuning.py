@@ -84,8 +84,9 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     Released to whoever sees the result: the best run's model, its parameters and what its plan lists; neither scores
     nor the number of runs nor anything of other runs. Covers one person's whole record under the chosen neighbours, at
     the epsilon of the whole search. Assumes what the estimator assumes, and a list of candidates that does not come

@@ -40,7 +40,9 @@ def test_it_is_charged_and_its_interval_holds_its_noise():
     model = DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN] == "a")
     truth = model.score(X[TEST], LABELS[TEST] == "a")
     ledger = Ledger(dataset="people")
-    scores = [paid_score(model.saved_model(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=ledger) for _ in range(60)]
+    scores = [
+        paid_score(model.saved_model(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=ledger) for _ in range(60)
+    ]
     assert ledger.spent().n_fits == 60
     assert ledger.unsettled() == []
     assert np.mean([one.low <= truth <= one.high for one in scores]) > 0.8
@@ -93,7 +95,9 @@ def test_rows_that_were_charged_elsewhere_are_recognised(classes, tmp_path, monk
 
 
 def test_refusals_come_before_the_charge():
-    model = DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN]).saved_model()
+    model = (
+        DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN]).saved_model()
+    )
     ledger = Ledger()
     with pytest.raises(InvalidData, match="label that the model does not know"):
         paid_score(model, X[:2], np.array(["a", "z"]), epsilon=1.0, ledger=ledger)
