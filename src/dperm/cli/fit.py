@@ -162,13 +162,13 @@ def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
 
 
 def _read(table: Any, options: dict[str, Any]) -> Training:
-    from dperm.cli.training import bought, by_schema
+    from dperm.cli.training import read_by_schema, read_to_buy_bounds
 
     if options["schema_path"] is not None:
-        return by_schema(table, options["schema_path"], options["target"])
+        return read_by_schema(table, options["schema_path"], options["target"])
     model = options["model"]
     regression = None if model is None else model not in ("logistic", "svm")
-    return bought(table, options["target"], options["drop"], regression)
+    return read_to_buy_bounds(table, options["target"], options["drop"], regression)
 
 
 def _model_name(given: str | None, classification: bool) -> str:

@@ -25,7 +25,7 @@ class LedgerSharing:
     """
 
     def __getstate__(self) -> Any:
-        state = super().__getstate__()  # type: ignore[misc]
+        state: Any = super().__getstate__()
         ledger = state.get("ledger")
         if not isinstance(ledger, Ledger) or ledger.lasting:
             return state

@@ -185,7 +185,7 @@ def test_a_disk_that_fills_up_during_the_fit_does_not_lose_the_model(dperm, peop
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = dperm(*FIT, "--json")
     assert done.code == 0
-    assert "could not be written (No space left on device), so the model was kept elsewhere" in done.err
+    assert "could not be written (No space left on device), so the model was saved elsewhere" in done.err
     (kept,) = json.loads(done.out)["written"]
     assert Path(kept).is_relative_to(tmp_path)
     assert Path(kept).exists()

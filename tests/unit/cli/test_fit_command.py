@@ -233,7 +233,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
         assert (refused.code, refused.err.count("--"), says in refused.err) == (2, 0, True)
     (home / "gaps.csv").write_text("age,cost\n1,1\n,2\n")
     refused = dperm("fit", "gaps.csv", *fit[2:], "--model", "ridge", "--out", "gaps.json")
-    assert "column 'age' has missing or infinite values: a schema declares what stands in for them" in refused.err
+    assert "column 'age' has missing or infinite values: declare in a schema what replaces them" in refused.err
     classes = [word for name in ("patient_id", "job", "smoker", "born") for word in ("--drop", name)]
     fit = ("fit", "people.csv", "--target", "state", "--epsilon", "1", "--buy-bounds", "--model", "logistic")
     done = dperm(*fit, *classes, "--out", "b.json")

@@ -94,7 +94,7 @@ def default_strength(sparse: bool, n: int, n_features: int) -> float:
     return 0.1 * math.sqrt(2.0 * math.log(max(n_features, 2)) / n) if sparse else 1.0 / n
 
 
-class PrivateLinearModel(DataChecks, LedgerSharing, BaseEstimator):
+class PrivateLinearModel(DataChecks, LedgerSharing, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Shared parameters of the private linear models; see :class:`dperm.DPLogisticRegression`."""
 
     def __init__(
@@ -269,13 +269,15 @@ class PrivateLinearModel(DataChecks, LedgerSharing, BaseEstimator):
 
     def _about_bounds(self, bounds: Bounds, boolean: BoolArray | None) -> tuple[str, ...]:
         given = (bounds.target if self._target == NUMBERS else bounds.classes, bounds.row_norm)
-        declared = (BOUNDS_PUBLIC,) if bounds.purchase is None or any(one is not None for one in given) else ()
-        declared = bounds.assumptions or declared  # a schema says it more exactly
-        return declared if boolean is None else (*declared, TYPES_PUBLIC)
+        declared = bounds.purchase is None or any(one is not None for one in given)
+        # a schema states it more exactly
+        assumed = bounds.assumptions or ((BOUNDS_PUBLIC,) if declared else ())
+        return assumed if boolean is None else (*assumed, TYPES_PUBLIC)
 
     def _request_for(self, data: TrainingData) -> FitRequest:
+        n, n_features = data.X.shape
         names = getattr(self, "feature_names_in_", None)
-        return self._request(*data.X.shape, data.n_classes, names, data.boolean, data.assumptions)
+        return self._request(n, n_features, data.n_classes, names, data.boolean, data.assumptions)
 
 
 Model = TypeVar("Model", bound=PrivateLinearModel)

@@ -132,7 +132,7 @@ class DataChecks:
     def _checked(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Return X (and y if it is given) as checked arrays; errors name no row and no value."""
         y_given = not (isinstance(y, str) and y == "no_validation")
-        options = {"y_numeric": self._target == NUMBERS} if y_given else {}
+        options: dict[str, Any] = {"y_numeric": self._target == NUMBERS} if y_given else {}
         refused = None
         try:
             source = row_source(X)
@@ -153,7 +153,7 @@ class DataChecks:
             raise
         except (ValueError, TypeError, OverflowError) as error:
             refused = _refusal(X, str(error), numbers=self._target == NUMBERS)
-        if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+        if refused is not None:  # raised outside the except block: an error's context would keep the hidden values
             raise refused
         if source is not None:
             self._check_rows(source, checked if y_given else None, reset)

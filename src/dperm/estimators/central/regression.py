@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.data.design.target_range import TargetRange
 from dperm.errors import InvalidData
 from dperm.estimators.central.base import PrivateLinearModel
 from dperm.estimators.central.data_checks import Y_NOT_FINITE, TrainingData
@@ -20,21 +21,23 @@ from dperm.types import FloatArray
 __all__ = ["PrivateRegressor"]
 
 
-class PrivateRegressor(RegressorMixin, PrivateLinearModel):
+class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]  # scikit-learn has no types
     """Fits and predicts numbers; see :class:`dperm.DPRidge`."""
 
     _target = NUMBERS
+    target_range_: TargetRange
 
     def _training_data(self, X: Any, y: Any) -> TrainingData:
         X, y, boolean = self._checked_arrays(X, y)
         if y.dtype.kind not in "biuf":
             raise InvalidData("y must hold one number per row, not text or dates.")
         target = np.asarray(y, np.float64)
-        if not np.isfinite(target).all():  # a missing value among objects is one only now
+        if not np.isfinite(target).all():  # missing values among objects become NaN only here
             raise InvalidData(Y_NOT_FINITE)
         return TrainingData(X, target, boolean)
 
     def _adopt(self, data: TrainingData, result: FitResult) -> None:
+        assert result.target_range is not None  # every regression has one
         self.coef_ = np.ascontiguousarray(result.coefficients)
         self.intercept_ = float(result.intercept)
         self.n_iter_ = result.n_steps[0]

@@ -168,7 +168,7 @@ def _target(model: SavedModel, y: Any, n: int) -> FloatArray:
         numbers = labels.astype(np.float64)
     except (TypeError, ValueError):
         refused = InvalidData("y must hold numbers, as it did in the fit.")
-    if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+    if refused is not None:  # raised outside the except block: an error's context would keep the hidden values
         raise refused
     if not np.isfinite(numbers).all():
         raise InvalidData(Y_NOT_FINITE)

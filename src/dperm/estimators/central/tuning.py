@@ -1,12 +1,12 @@
-"""Paid hyperparameter search."""
+"""Hyperparameter search that is paid for from the privacy budget."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -33,29 +33,35 @@ from dperm.validation import is_finite_number
 __all__ = ["DPTuner"]
 
 LIST_PUBLIC = "the list of candidates does not come from these data"
-SEARCH_NOT_COVERED = "how long the search took, and so what can be guessed of its number of runs"
+SEARCH_NOT_COVERED = "the running time of the search, from which its number of runs can be guessed"
 
-#: parameters of an estimator that a search settles itself
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+#: parameters of an estimator that a search sets itself
 _OWN = ("epsilon", "delta", "neighbours", "ledger", "insecure_seed")
 
 
-def _has(method: str) -> Any:
-    return available_if(lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), method))
+def _has(method: str) -> Callable[[Method], Method]:
+    """Make a method available only where the tuned estimator has it."""
+    made: Callable[[Method], Method] = available_if(
+        lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), method)
+    )
+    return made
 
 
-class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
-    """Searches parameters of a private estimator and pays for it: the whole search is within epsilon.
+class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Searches parameters of a private estimator; the whole search stays within epsilon.
 
     Makes a random number of independent runs, each of which draws a candidate uniformly from the public list, fits it
     and scores it on the training rows with noise; releases the model of the best run, and nothing of the others
     (Papernot & Steinke 2022, arXiv 2110.03620; Liu & Talwar 2019, arXiv 1811.07971). The number of runs is
-    geometric. Noise is calibrated beforehand to the epsilon of the whole search, which costs far less than fitting
-    every candidate.
+    geometric. Noise is calibrated beforehand to the epsilon of the whole search, which costs far less than
+    releasing a fit of every candidate.
 
     Parameters
     ----------
     estimator : a private estimator of dperm
-        What is tuned; its budget, neighbours, ledger and seed are left at their defaults and given here.
+        The estimator to tune; leave its budget, neighbours, ledger and seed at their defaults and give them here.
     parameters : dict, or list of dicts
         Candidates: for each parameter the values to try, in every combination.
     epsilon : float
@@ -80,17 +86,17 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
     best_params_ : dict
         Its parameters.
     privacy_report_ : PrivacyReport
-        What was released and what that means; its releases are those of the best run.
+        What was released, and the guarantee that follows; its releases are those of the best run.
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
     **Guarantee.**
-    Released to whoever sees the result: the best run's model, its parameters and what its plan lists; neither scores
-    nor the number of runs nor anything of other runs. Covers one person's whole record under the chosen neighbours, at
-    the epsilon of the whole search. Assumes what the estimator assumes, and a list of candidates that does not come
-    from the data. How long the search took is not covered.
+    Released to everyone who sees the result: the best run's model, its parameters and what its plan lists; no scores,
+    not the number of runs, and nothing of the other runs. Covers one person's whole record under the chosen
+    neighbours, at the epsilon of the whole search. Assumes what the estimator assumes, and a list of candidates that
+    does not come from the data. The running time of the search is not covered.
 
     Examples
     --------
@@ -143,7 +149,7 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
         self.privacy_report_ = best.privacy_report_
         self.n_features_in_ = best.n_features_in_
         for name in ("classes_", "feature_names_in_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
         return self
@@ -221,7 +227,7 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
         return settings
 
     def _refuse_inner_budget(self) -> None:
-        """Refuse an estimator whose own settings say something else than the search does."""
+        """Refuse an estimator whose own budget, neighbours, ledger or seed differ from those of the search."""
         defaults = type(self.estimator)()
         for name in _OWN:
             inner = getattr(self.estimator, name)
@@ -230,12 +236,13 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
                     f"{name} belongs to the search: give {name} to DPTuner and leave the estimator's at its default."
                 )
         if self.estimator.calibration != "certified":
-            raise InvalidInput("a search needs calibration='certified': printed noise has no guarantee to repeat.")
+            raise InvalidInput("a search needs calibration='certified': printed noise carries no guarantee.")
 
     def _model(self, params: dict[str, Any]) -> PrivateLinearModel:
-        """Return the unfitted estimator of a candidate, with this search's budget and books."""
+        """Return the unfitted estimator of a candidate, with the budget and ledger of this search."""
         own = {name: getattr(self, name) for name in _OWN}
-        return clone(self.estimator).set_params(**params, **own)
+        model: PrivateLinearModel = clone(self.estimator).set_params(**params, **own)
+        return model
 
     # ---------------------------------------------------------------------------------- the model
     def _best(self) -> Any:
@@ -267,11 +274,11 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the best model as one JSON file that :func:`dperm.load` reads; its report is that of the search."""
-        return self._best().save(path)
+        return Path(self._best().save(path))
 
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
         """Write the best model as an ONNX file; needs the extra ``dperm[onnx]``."""
-        return self._best().to_onnx(path)
+        return Path(self._best().to_onnx(path))
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -317,7 +324,7 @@ def _refuse_other_targets(requests: list[FitRequest]) -> None:
 
 
 def _with_the_search(result: FitResult, plan: SearchPlan, settings: list[dict[str, Any]]) -> FitResult:
-    """Write the search into the report: only what was public before it began."""
+    """Add the search to the report: only facts that were public before it began."""
     described = {
         "method": "best of a geometric number of runs, scored on the training rows with noise",
         "expected_runs": plan.expected_runs,

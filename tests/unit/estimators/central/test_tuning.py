@@ -284,7 +284,7 @@ def test_the_report_says_what_was_searched():
     assert report.public["search"]["candidates"] == [{"strength": 1e-3}, {"strength": 1.0}]
     assert report.public["search"]["expected_runs"] == 4.0
     assert "the list of candidates does not come from these data" in report.guarantee.assumptions
-    assert "how long the search took" in report.not_covered[-1]
+    assert "the running time of the search" in report.not_covered[-1]
     assert type(report).from_json(report.to_json()) == report
     assert [line.query for line in report.releases] == ["gradient", "correct predictions"]
 
