@@ -1,4 +1,4 @@
-"""Every exception dperm raises on purpose.
+"""All errors and warnings of dperm.
 
 ::
 
@@ -7,23 +7,23 @@
      |    +-- InvalidBudget                   epsilon or delta outside its range          exit 2
      |    +-- InvalidBounds                   missing or contradictory bounds             exit 2
      |    +-- InvalidData                     NaN, infinite, wrong shape, one class       exit 2
-     |    |    +-- NotNumbers (also TypeError) cells that are no kind of number           exit 2
+     |    |    +-- NotNumbers (also TypeError) cells that are not numbers                 exit 2
      |    +-- Unsupported                     a combination that no proof covers          exit 2
      |         +-- TooFewPeople               a local model would be lost in its noise    exit 2
      +-- BudgetRefused                        the spending limit would be exceeded        exit 3
      +-- LedgerError                          the ledger cannot be used                   exit 1
      |    +-- LedgerUnreadable                cannot be opened or is not a ledger         exit 1
-     |    +-- LedgerTampered                  its hash chain does not hold                exit 1
+     |    +-- LedgerTampered                  its entries were changed                    exit 1
      +-- StoreError                           a collector's database cannot be used       exit 1
      +-- PlanViolation (also RuntimeError)    a release that was not planned (a bug)      exit 1
      +-- MissingDependency (also ImportError) an optional extra is not installed          exit 1
      +-- RunError                             a run between organisations failed          exit 1
-          +-- ProtocolError                   a message that must not be answered         exit 1
+          +-- ProtocolError                   a damaged or unexpected message             exit 1
           +-- StateLost                       a run's folder is missing or damaged        exit 1
-          +-- PeerRefused                     another participant refused, and said why   exit 1
+          +-- PeerRefused                     another participant refused the run         exit 1
 
     DpermWarning (UserWarning)
-     +-- InsecureSeedWarning                  noise is reproducible, so nothing is private
+     +-- InsecureSeedWarning                  the noise is reproducible: no guarantee
      +-- DataSetRenamed                       a data set was recognised under another name
      +-- LedgerNotSaved                       a model was saved without its ledger in memory
      +-- UtilityWarning                       the model may be of little use, and why
@@ -119,7 +119,7 @@ class InvalidData(InvalidInput):
 
 
 class NotNumbers(InvalidData, TypeError):
-    """Cells hold objects that are no kind of number; the message names the column."""
+    """Cells hold objects that are not numbers; the message names the column."""
 
 
 class Unsupported(InvalidInput):
@@ -213,11 +213,11 @@ class LedgerUnreadable(LedgerError):
 
 
 class LedgerTampered(LedgerError):
-    """The ledger's hash chain does not hold."""
+    """The ledger's entries were changed: its hash chain is broken."""
 
 
 class StoreError(DpermError):
-    """A collector's database cannot be used; nothing that failed was acknowledged."""
+    """A collector's database cannot be used; no report that failed was acknowledged."""
 
 
 class PlanViolation(DpermError, RuntimeError):
@@ -229,7 +229,7 @@ class MissingDependency(DpermError, ImportError):
 
 
 class RunError(DpermError):
-    """A run between organisations failed; what was reserved stays so, and the run can be resumed if it says so."""
+    """A run between organisations failed; its reservation stays spent, and the message says if it can be resumed."""
 
 
 class ProtocolError(RunError):
@@ -241,7 +241,7 @@ class StateLost(RunError):
 
 
 class PeerRefused(RunError):
-    """Another participant refused; its own sentence is in the message."""
+    """Another participant refused; the message contains its reason."""
 
 
 class DpermWarning(UserWarning):

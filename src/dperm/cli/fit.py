@@ -133,7 +133,7 @@ def _show_result(output: Output, saved: Any, *facts: Any) -> None:
     def show(output: Output) -> None:
         output.lines(summary_rows(saved, *facts))
         if found := effects(saved):
-            output.table(("effect of", "over its whole range"), found, right=(1,))
+            output.table(("column", "effect over its whole range"), found, right=(1,))
         else:
             output.text(
                 "Every effect is 0: no column could be distinguished from the noise. More rows, fewer columns or a "
@@ -267,11 +267,11 @@ def _room_for_score(
     """Return what the fit and its paid score will be charged for, if one is wanted; refuses both if one has no room."""
     if options["test_epsilon"] is None:
         return None
-    from dperm.estimators.central.scoring import marks_of_fit_and_score, plans_of_fit_and_score
+    from dperm.estimators.central.scoring import fingerprints_of_fit_and_score, plans_of_fit_and_score
 
     ledger, relation = estimator.ledger, options["neighbours"]
     plans = plans_of_fit_and_score(prepared, held_out=len(test[1]), epsilon=options["test_epsilon"])
-    known, then = marks_of_fit_and_score(estimator, rows, test, ledger)
+    known, then = fingerprints_of_fit_and_score(estimator, rows, test, ledger)
     with _showing_ledger(options["address"]), warnings.catch_warnings():
         warnings.simplefilter("ignore", DataSetRenamed)  # shown when it is charged
         charged = ledger.check(plans[0], relation, known)

@@ -17,7 +17,7 @@ from dperm.privacy.ledger import Spent
 from dperm.reporting.page import report_page
 from dperm.reporting.report import noisy_score
 
-__all__ = ["OwnersScore", "effects", "page_of", "summary_data", "summary_rows"]
+__all__ = ["OwnersScore", "budget_sentence", "effects", "page_of", "score_sentence", "summary_data", "summary_rows"]
 
 #: most effects that are printed
 _MOST = 8
@@ -130,12 +130,13 @@ def summary_rows(
     guarantee = report.guarantee
     promise = f"No guarantee: {report.reason}" if guarantee is None else guarantee.sentence()
     rows = [("Model", _description(model)), ("Guarantee", promise), ("Budget", budget_sentence(spent, other_name))]
-    rows.append(("Score", _score_sentence(score)))
+    rows.append(("Score", score_sentence(score)))
     rows.append(("Written", ", ".join(written)))
     return rows
 
 
-def _score_sentence(score: PaidScore | OwnersScore | None) -> str:
+def score_sentence(score: PaidScore | OwnersScore | None) -> str:
+    """Return a sentence about the score on held-out rows."""
     if score is None:
         return "not measured; --test-fraction 0.2 holds rows out for it"
 

@@ -1,4 +1,4 @@
-"""What goes wrong: one sentence, the right exit code, nothing half-written, nothing charged."""
+"""Errors of commands: one sentence, the right exit code, nothing half-written, nothing charged."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_ctrl_c_before_the_fit_costs_nothing(dperm, people, home, monkeypatch):
     nothing_happened(dperm, home)
 
 
-def test_ctrl_c_after_the_fit_says_that_the_model_is_kept(dperm, people, home, monkeypatch):
+def test_ctrl_c_after_the_fit_reports_the_saved_model(dperm, people, home, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
@@ -279,7 +279,7 @@ def stop_at(monkeypatch, name):
         ("model.html", "interrupted: model.json was written, and the epsilon 1"),
     ],
 )
-def test_ctrl_c_while_files_are_written_says_which_are_there(dperm, people, home, monkeypatch, name, says):
+def test_ctrl_c_while_files_are_written_lists_those_on_disk(dperm, people, home, monkeypatch, name, says):
     stop_at(monkeypatch, name)
     done = dperm(*FIT)
     assert done.code == 1
@@ -294,7 +294,7 @@ def test_a_file_that_is_written_over_counts_only_when_it_was(dperm, people, home
     assert "interrupted: model.json was written, and" in dperm(*FIT, "--force").err
 
 
-def test_a_page_that_cannot_be_written_is_not_said_of_the_model(dperm, people, home, monkeypatch):
+def test_a_page_that_cannot_be_written_does_not_lose_the_model(dperm, people, home, monkeypatch):
     replace = os.replace
 
     def full(source, target):

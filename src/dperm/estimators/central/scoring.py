@@ -31,7 +31,7 @@ from dperm.queries import CorrectPredictions, SquaredErrors
 from dperm.reporting.report import PrivacyReport
 from dperm.types import FloatArray
 
-__all__ = ["PaidScore", "marks_of_fit_and_score", "paid_score", "plans_of_fit_and_score", "report_with_score"]
+__all__ = ["PaidScore", "fingerprints_of_fit_and_score", "paid_score", "plans_of_fit_and_score", "report_with_score"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class PaidScore:
     kind : str
         ``"accuracy"``, or ``"root mean squared error"`` in the target's unit.
     value, low, high : float
-        The score, and the interval that its noise leaves with 95% probability; how few rows there are is not in it.
+        The score, and its interval of 95% probability for the noise; the sampling error of few rows is not included.
     budget : Budget
-        What it cost; charged to the same data set as the fit.
+        Its cost; charged to the same data set as the fit.
     """
 
     kind: str
@@ -100,7 +100,7 @@ def paid_score(
     unbounded = None if source.secure else SEEDED
     purpose = f"score of {model.estimator} on held-out rows"
     charged = ledger if ledger is not None else Ledger(neighbours=relation)
-    known = fingerprint_of(ledger, X, given)  # as in a fit: rows that were charged elsewhere are recognised
+    known = fingerprint_of(ledger, X, given)  # as in a fit: rows charged under another name are recognised
     with Scope(calibrated, charged, relation, purpose, fingerprint=known, unbounded=unbounded) as scope:
         total = float(DataHolder(data, scope, source, relation).release(query, noise)[0])
     ends95 = [total / n + sign * 1.96 * scale / n for sign in (0.0, -1.0, 1.0)]
@@ -122,10 +122,10 @@ def plans_of_fit_and_score(prepared: PreparedFit, *, held_out: int, epsilon: flo
     return prepared.calibrated.event, score.event
 
 
-def marks_of_fit_and_score(
+def fingerprints_of_fit_and_score(
     estimator: PrivateLinearModel, rows: tuple[Any, Any], held_out: tuple[Any, Any], ledger: Ledger
 ) -> tuple[str | None, str | None]:
-    """Return the fingerprints by which a ledger will know the rows of a fit and those of its paid score."""
+    """Return the fingerprints by which a ledger will recognise the rows of a fit and those of its paid score."""
     data = copy.copy(estimator)._training_data(*rows).canonical()
     target = held_out[1] if data.classes is None else np.searchsorted(data.classes, held_out[1])
     return (

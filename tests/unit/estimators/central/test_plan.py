@@ -90,6 +90,6 @@ def test_a_forecast_is_shown(monkeypatch, excess, warned):
         (DPRidge(bounds=UNIT, solver="sgd"), (10, 2), Unsupported, "zero-out"),
     ],
 )
-def test_whatever_a_fit_would_refuse_is_refused_here(model, arguments, error, words):
+def test_a_plan_refuses_what_a_fit_would_refuse(model, arguments, error, words):
     with pytest.raises(error, match=words):
         model.plan(*arguments)

@@ -1,4 +1,4 @@
-"""A search that is paid for: what it costs, what it lets out, and that the checks can fail."""
+"""A search within one budget: its cost, what it releases, and that the checks can fail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dperm.errors import (
     PlanViolation,
     Unsupported,
 )
-from dperm.estimators.central import search as _search
+from dperm.estimators.central import search as search_module
 from dperm.estimators.central.fit import FitRun
 from dperm.estimators.central.search import SearchPlan, SearchRun, plan_search
 from dperm.estimators.progress import watching
@@ -166,14 +166,14 @@ def test_the_best_of_all_runs_keeps_the_budget_exactly(budget, mean, monkeypatch
     # a run is as telling as one Gaussian release that is its own score
     assert exact_delta(composition.mu(honest.event.base), mean, budget.epsilon) <= budget.delta
     # the planted bug: calibrated as if there were one run
-    monkeypatch.setattr(_search, "RepeatAndSelect", lambda base, runs: base)
+    monkeypatch.setattr(search_module, "RepeatAndSelect", lambda base, runs: base)
     for cached in ("_multiplier_of_a_run", "_factor"):
-        monkeypatch.setattr(_search, cached, getattr(_search, cached).__wrapped__)
+        monkeypatch.setattr(search_module, cached, getattr(search_module, cached).__wrapped__)
     naive = plan_search(requests, 400, 4, budget, mean, 0.1)
     assert exact_delta(composition.mu(naive.event), mean, budget.epsilon) > 1.5 * budget.delta
 
 
-# ------------------------------------------------------------------------------------------------ what it lets out
+# ------------------------------------------------------------------------------------------------ what it releases
 class Counting:
     """Stands for the runs of a search: remembers which candidate each drew, and returns made-up scores."""
 
@@ -240,13 +240,13 @@ def test_a_score_without_noise_is_caught(monkeypatch):
 
 @seeded
 def test_a_second_score_is_refused(monkeypatch):
-    monkeypatch.setattr(_search, "_score_noise", lambda candidate, calibrated: _search.GaussianNoise(1e-3))
+    monkeypatch.setattr(search_module, "_score_noise", lambda candidate, calibrated: search_module.GaussianNoise(1e-3))
     with pytest.raises(PlanViolation, match="cost differs from the plan"):
         tuner(insecure_seed=1).fit(*labels())
 
 
 @seeded
-def test_the_books_and_the_model_do_not_tell_how_many_runs_there_were(capfd):
+def test_ledger_and_model_do_not_reveal_the_number_of_runs(capfd):
     X, y = labels()
     shown = []
     for seed in range(4):
@@ -260,8 +260,8 @@ def test_the_books_and_the_model_do_not_tell_how_many_runs_there_were(capfd):
 
 
 @seeded
-def test_nobody_is_called_back_inside_a_search(monkeypatch):
-    """Whoever watches steps, or reads them, would count the runs."""
+def test_a_search_reports_no_progress(monkeypatch):
+    """Steps that are shown could be counted, and with them the runs."""
     X, y = labels()
     told = []
     with watching(lambda done, in_all: told.append(done)):
@@ -269,7 +269,7 @@ def test_nobody_is_called_back_inside_a_search(monkeypatch):
             tuner(logistic(verbose=True, bounds=bounds), insecure_seed=3, expected_runs=6.0).fit(X, y)
         assert told == []
         logistic(insecure_seed=3).fit(X, y)
-    assert told  # the watcher hears of a fit that is no search
+    assert told  # a plain fit reports its progress
     told.clear()
     honest = FitRun.solve
     monkeypatch.setattr(FitRun, "solve", lambda run, scope: told.append(run.request.progress) or honest(run, scope))
@@ -279,7 +279,7 @@ def test_nobody_is_called_back_inside_a_search(monkeypatch):
     assert set(told) == {None}
 
 
-def test_the_report_says_what_was_searched():
+def test_the_report_lists_the_candidates():
     report = tuner().fit(*labels()).privacy_report_
     assert report.public["search"]["candidates"] == [{"strength": 1e-3}, {"strength": 1.0}]
     assert report.public["search"]["expected_runs"] == 4.0
@@ -440,7 +440,7 @@ def test_a_search_that_fails_stays_charged_and_keeps_the_earlier_model(monkeypat
     X, y = labels()
     done = tuner(ledger=ledger).fit(X, y)
     before = done.best_estimator_
-    monkeypatch.setattr(_search, "_scored", lambda *_: 1 / 0)
+    monkeypatch.setattr(SearchRun, "_scored", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         done.fit(X, y)
     assert done.best_estimator_ is before
