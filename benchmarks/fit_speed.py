@@ -33,6 +33,7 @@ from peers_methods import Method, all_methods
 
 from dperm import Bounds, DPLogisticRegression
 from dperm.data.design.matrix import DesignMatrix
+from dperm.estimators.central import base as _base
 from dperm.estimators.central import fit as _fit
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.mechanisms.standard import GaussianNoise
@@ -40,7 +41,7 @@ from dperm.queries import MappedGradient, MappedSecondMoment, RowLengths
 
 #: what is timed, by owner and name
 STAGES: dict[str, tuple[Any, str]] = {
-    "plan, calibration, trial": (_fit, "prepare"),
+    "plan, calibration, trial": (_base, "prepare"),
     "clip, scale and round the rows": (DesignMatrix, "from_array"),
     "lengths of rows": (RowLengths, "evaluate"),
     "second moments": (MappedSecondMoment, "evaluate"),

@@ -1,4 +1,4 @@
-"""Every exception dperm raises on purpose.
+"""All errors and warnings of dperm.
 
 ::
 
@@ -7,30 +7,34 @@
      |    +-- InvalidBudget                   epsilon or delta outside its range          exit 2
      |    +-- InvalidBounds                   missing or contradictory bounds             exit 2
      |    +-- InvalidData                     NaN, infinite, wrong shape, one class       exit 2
-     |    |    +-- NotNumbers (also TypeError) cells that are no kind of number           exit 2
+     |    |    +-- NotNumbers (also TypeError) cells that are not numbers                 exit 2
      |    +-- Unsupported                     a combination that no proof covers          exit 2
-     +-- BudgetRefused                        a ledger's cap would be passed              exit 3
+     |         +-- TooFewPeople               a local model would be lost in its noise    exit 2
+     +-- BudgetRefused                        the spending limit would be exceeded        exit 3
      +-- LedgerError                          the ledger cannot be used                   exit 1
      |    +-- LedgerUnreadable                cannot be opened or is not a ledger         exit 1
-     |    +-- LedgerTampered                  its hash chain does not hold                exit 1
+     |    +-- LedgerTampered                  its entries were changed                    exit 1
      +-- StoreError                           a collector's database cannot be used       exit 1
      +-- PlanViolation (also RuntimeError)    a release that was not planned (a bug)      exit 1
      +-- MissingDependency (also ImportError) an optional extra is not installed          exit 1
      +-- RunError                             a run between organisations failed          exit 1
-          +-- ProtocolError                   a message that must not be answered         exit 1
+          +-- ProtocolError                   a damaged or unexpected message             exit 1
           +-- StateLost                       a run's folder is missing or damaged        exit 1
-          +-- PeerRefused                     another participant refused, and said why   exit 1
+          +-- PeerRefused                     another participant refused the run         exit 1
 
     DpermWarning (UserWarning)
-     +-- InsecureSeedWarning                  noise is reproducible, so nothing is private
+     +-- InsecureSeedWarning                  the noise is reproducible: no guarantee
      +-- DataSetRenamed                       a data set was recognised under another name
      +-- LedgerNotSaved                       a model was saved without its ledger in memory
-     +-- UtilityWarning                what a fit is likely to lack, known before it or from what it released
+     +-- UtilityWarning                       the model may be of little use, and why
 
 Messages are one sentence: what is wrong, where, what to do. They never contain a row or a value of the data.
+Errors whose sentence depends on where it is shown have fields; ``str(error)`` renders the sentence from them.
 """
 
 from __future__ import annotations
+
+import shlex
 
 __all__ = [
     "BudgetRefused",
@@ -54,15 +58,46 @@ __all__ = [
     "RunError",
     "StateLost",
     "StoreError",
+    "TooFewPeople",
     "Unsupported",
     "UtilityWarning",
 ]
 
 
 class DpermError(Exception):
-    """Base class; ``exit_code`` is what the command line returns."""
+    """Base class; ``exit_code`` is what the command line returns.
+
+    Attributes
+    ----------
+    places : tuple of str
+        Where it happened, the outermost place first; shown before the sentence.
+    """
 
     exit_code = 1
+    places: tuple[str, ...] = ()
+
+    def add_place(self, place: str) -> None:
+        """Add a place around those that are known.
+
+        >>> error = InvalidInput("epsilon must be above 0.")
+        >>> error.add_place("candidate 'a'")
+        >>> str(error)
+        "candidate 'a': epsilon must be above 0."
+        """
+        self.places = (place, *self.places)
+
+    @property
+    def sentence(self) -> str:
+        """The message without places."""
+        return super().__str__()
+
+    @property
+    def clause(self) -> str:
+        """The message without its full stop, to stand inside another sentence."""
+        return str(self).removesuffix(".")
+
+    def __str__(self) -> str:
+        return ": ".join((*self.places, self.sentence))
 
 
 class InvalidInput(DpermError, ValueError):
@@ -84,17 +119,89 @@ class InvalidData(InvalidInput):
 
 
 class NotNumbers(InvalidData, TypeError):
-    """Cells hold objects that are no kind of number; the message names the column."""
+    """Cells hold objects that are not numbers; the message names the column."""
 
 
 class Unsupported(InvalidInput):
     """A combination that is refused because no proof covers it."""
 
 
+class TooFewPeople(Unsupported):
+    """A local model of so few people would be lost in its noise; all numbers are public.
+
+    Attributes
+    ----------
+    n_people, n_features, epsilon
+        What was asked for.
+    people_least : int
+        Number of people from which on weights stand out of their noise.
+    people_needed : int
+        Number of people from which on a fit gains half of what can be gained over weights 0.
+    option : str or None
+        Parameter that overrides the refusal; None where there is none, as in a collection.
+    """
+
+    def __init__(self, n_people: int, n_features: int, epsilon: float, people_least: int, people_needed: int) -> None:
+        super().__init__(n_people, n_features, epsilon, people_least, people_needed)
+        self.n_people, self.n_features, self.epsilon = n_people, n_features, epsilon
+        self.people_least, self.people_needed = people_least, people_needed
+        self.option: str | None = "refuse_hopeless=False"
+
+    @property
+    def sentence(self) -> str:
+        """The message without places."""
+        advice = ["ask more people", "raise epsilon", "use fewer columns"]
+        if self.option is not None:
+            advice.append(f"or set {self.option}")
+        return (
+            f"{self.n_people} people are too few for {self.n_features} columns at epsilon {self.epsilon:g}: weights "
+            f"stand out of their noise from about {self.people_least} on, and a fit gains half of what can be gained "
+            f"over weights 0 from about {self.people_needed} on; {', '.join(advice)}."
+        )
+
+
 class BudgetRefused(DpermError):
-    """The ledger's cap would be passed; nothing was released."""
+    """The spending limit of a data set would be exceeded; nothing was released.
+
+    Parameters
+    ----------
+    reason : str
+        What is refused, why, and what to do.
+    dataset : str, optional
+        Name of the data set in the ledger, where it helps to see who spent what: the sentence then shows the command.
+
+    Attributes
+    ----------
+    ledger : str or None
+        Address of the ledger for that command; None means the user's own ledger.
+    """
 
     exit_code = 3
+
+    def __init__(self, reason: str, dataset: str | None = None) -> None:
+        super().__init__(reason)
+        self.dataset = dataset
+        self.ledger: str | None = None
+
+    @property
+    def command(self) -> str | None:
+        """The command that shows who spent what on the data set.
+
+        >>> error = BudgetRefused("ask for less", dataset="my patients")
+        >>> error.ledger = "budget.db"
+        >>> error.command
+        "dperm ledger show --ledger budget.db 'my patients'"
+        """
+        if self.dataset is None:
+            return None
+        where = [] if self.ledger is None else ["--ledger", self.ledger]
+        return shlex.join(["dperm", "ledger", "show", *where, self.dataset])
+
+    @property
+    def sentence(self) -> str:
+        """The message without places."""
+        reason = super().sentence.removesuffix(".")
+        return f"{reason}." if self.command is None else f"{reason}, and see who spent it with `{self.command}`."
 
 
 class LedgerError(DpermError):
@@ -106,11 +213,11 @@ class LedgerUnreadable(LedgerError):
 
 
 class LedgerTampered(LedgerError):
-    """The ledger's hash chain does not hold."""
+    """The ledger's entries were changed: its hash chain is broken."""
 
 
 class StoreError(DpermError):
-    """A collector's database cannot be used; nothing that failed was acknowledged."""
+    """A collector's database cannot be used; no report that failed was acknowledged."""
 
 
 class PlanViolation(DpermError, RuntimeError):
@@ -122,7 +229,7 @@ class MissingDependency(DpermError, ImportError):
 
 
 class RunError(DpermError):
-    """A run between organisations failed; what was reserved stays so, and the run can be resumed if it says so."""
+    """A run between organisations failed; its reservation stays spent, and the message says if it can be resumed."""
 
 
 class ProtocolError(RunError):
@@ -134,7 +241,7 @@ class StateLost(RunError):
 
 
 class PeerRefused(RunError):
-    """Another participant refused; its own sentence is in the message."""
+    """Another participant refused; the message contains its reason."""
 
 
 class DpermWarning(UserWarning):
@@ -154,4 +261,8 @@ class LedgerNotSaved(DpermWarning):
 
 
 class UtilityWarning(DpermWarning):
-    """What a fit is likely to lack; said from public numbers before anything is charged, or from released values."""
+    """The model may be of little use, and why.
+
+    Issued from public numbers before anything is charged, or from released values after the fit: it reveals nothing
+    else about the data.
+    """

@@ -12,6 +12,7 @@ import pytest
 import dperm
 from dperm.cli.summary import page_of
 from dperm.data.schema.schema import Column, Schema, Target
+from dperm.estimators.central.base import prepare_fit
 from dperm.estimators.central.scoring import paid_score, plans_of_fit_and_score, report_with_score
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -45,14 +46,12 @@ def written(request, tmp_path_factory):
     ledger.set_cap(dperm.Budget(6.0, 1e-6))
     for _ in range(2):
         model = dperm.DPLogisticRegression(epsilon=1.0, bounds=schema.bounds(), ledger=ledger)
-        plans = plans_of_fit_and_score(model, 500, width, 2, held_out=100, epsilon=0.5)
+        plans = plans_of_fit_and_score(prepare_fit(model, 500, width, 2), held_out=100, epsilon=0.5)
         model.fit(X[:500], y[:500])
-    folder = tmp_path_factory.mktemp("page")
-    loaded = dperm.load(model.save(folder / "model.json"))
-    saved = replace(loaded, feature_names_in_=np.array(schema.encoded_names, object), schema=schema)
+    saved = replace(model.saved_model(), feature_names_in_=np.array(schema.encoded_names, object), schema=schema)
     score = paid_score(saved, X[500:], y[500:], epsilon=0.5, ledger=ledger)
     saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, ledger))
-    path = folder / f"{request.param}.html"
+    path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
     path.write_text(page_of(saved), encoding="utf-8")
     return path
 

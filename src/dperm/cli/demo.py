@@ -73,7 +73,7 @@ def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
         plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     report = model.privacy_report_
     out.mkdir(parents=True, exist_ok=True)
-    saved = replace(model._saved(), feature_names_in_=np.array(names, dtype=object))
+    saved = replace(model.saved_model(), feature_names_in_=np.array(names, dtype=object))
     saved.save(files[0])
     report.save(files[1])
     path = write_atomically(files[2], page_of(saved))

@@ -1,4 +1,4 @@
-"""``dperm fit``: a private model from a table in a file."""
+"""``dperm fit``: fits a private model to a table in a file."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from dperm.errors import (
 
 if TYPE_CHECKING:
     from dperm.cli.training import Training
+    from dperm.estimators.central.request import PreparedFit
+    from dperm.privacy.accounting.events import Event
 
 __all__ = ["fit"]
 
@@ -40,7 +42,7 @@ _NOTHING_SPENT = "interrupted before anything was reserved: nothing was spent an
 
 
 class _Interrupted(DpermError):
-    """Ctrl-C, with a sentence that says what it cost."""
+    """Ctrl-C; the sentence states what was spent and written."""
 
 
 @click.command()
@@ -74,6 +76,7 @@ def fit(file: Path, output: Output, **options: Any) -> None:
 
 def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     from dperm.data.tables.files import open_table
+    from dperm.estimators.central.base import prepare_fit
     from dperm.privacy.accounting.budget import Budget
 
     Budget(options["epsilon"], 1e-6 if options["delta"] is None else options["delta"])  # before anything is read
@@ -90,25 +93,28 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     check_writable(out)
     training = _read(table, options)
     name = _model_name(options["model"], training.classification)
-    book, renamed = _ledger(table.path, options, output)
+    ledger, renamed = _ledger(table.path, options, output)
     estimator = estimator_of(name)(
         epsilon=options["epsilon"],
         delta=options["delta"],
         bounds=training.bounds,
         strength=options["strength"],
         neighbours=options["neighbours"],
-        ledger=book,
+        ledger=ledger,
     )
     rows, test = _split(training, options["test_fraction"])
-    told = _warn(estimator, training, len(rows[1]), output)
-    plans = _room_for_score(estimator, training, rows, test, book, options)
+    prepared = prepare_fit(estimator, len(rows[1]), len(training.names), training.n_classes)
+    _note_warnings(prepared, training, output)
+    plans = _room_for_score(estimator, prepared, rows, test, options)
     files = ModelFiles(out, page)
     try:
-        with _naming(options["address"]):
-            _fitted(estimator, rows, output, told)
-        saved = replace(estimator._saved(), feature_names_in_=_object_array(training.names), schema=training.schema)
-        charged = book.for_dataset(saved.privacy_report_.ledger["dataset"])
-        # before the score, which may be refused or interrupted: the model is paid for
+        with _showing_ledger(options["address"]):
+            _run_fit(estimator, prepared, rows, output)
+        saved = replace(
+            estimator.saved_model(), feature_names_in_=_object_array(training.names), schema=training.schema
+        )
+        charged = ledger.for_dataset(saved.privacy_report_.ledger["dataset"])
+        # written before the score, which may be refused or interrupted: the model is already paid for
         files.write(saved, output)
         score = _score(saved, test, charged, options, files, output)
         if plans is not None:
@@ -116,26 +122,29 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
 
             saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, charged))
             files.write(saved, output)
-        _tell(output, saved, charged.spent(), score, files.written, renamed or _other_name(book, charged))
+        _show_result(output, saved, charged.spent(), score, files.written, renamed or _other_name(ledger, charged))
     except KeyboardInterrupt:
-        raise _Interrupted(_what_is_spent(estimator, book, files.written)) from None
+        raise _Interrupted(_what_is_spent(estimator, files.written)) from None
 
 
-def _tell(output: Output, saved: Any, *facts: Any) -> None:
+def _show_result(output: Output, saved: Any, *facts: Any) -> None:
     from dperm.cli.summary import effects, summary_data, summary_rows
 
     def show(output: Output) -> None:
         output.lines(summary_rows(saved, *facts))
         if found := effects(saved):
-            output.table(("effect of", "over its whole range"), found, right=(1,))
+            output.table(("column", "effect over its whole range"), found, right=(1,))
         else:
-            output.text("Every effect is 0: the noise won. More rows, fewer columns or a larger epsilon would help.")
+            output.text(
+                "Every effect is 0: no column could be distinguished from the noise. More rows, fewer columns or a "
+                "larger epsilon would help."
+            )
 
     output.result(summary_data(saved, *facts), show)
 
 
 def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
-    """Refuse options that contradict one another, before anything but names is read."""
+    """Refuse options that contradict one another; only column names have been read so far."""
     target = options["target"]
     if target is not None:
         table.require([target])
@@ -153,13 +162,13 @@ def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
 
 
 def _read(table: Any, options: dict[str, Any]) -> Training:
-    from dperm.cli.training import bought, by_schema
+    from dperm.cli.training import read_by_schema, read_to_buy_bounds
 
     if options["schema_path"] is not None:
-        return by_schema(table, options["schema_path"], options["target"])
+        return read_by_schema(table, options["schema_path"], options["target"])
     model = options["model"]
     regression = None if model is None else model not in ("logistic", "svm")
-    return bought(table, options["target"], options["drop"], regression)
+    return read_to_buy_bounds(table, options["target"], options["drop"], regression)
 
 
 def _model_name(given: str | None, classification: bool) -> str:
@@ -172,37 +181,37 @@ def _model_name(given: str | None, classification: bool) -> str:
 
 
 def _ledger(path: Path, options: dict[str, Any], output: Output) -> tuple[Any, str | None]:
-    """Open the ledger under the name by which it knows this file, and say the other name if there is one.
+    """Open the ledger under the name by which it knows this file; return the name given too, if it is another.
 
-    The given name goes with it: its cap is not passed by. What is reserved with it remembers the file too, so that a
-    renamed copy is recognised, whatever schema it is read with.
+    The ledger remembers the given name, so that its cap applies too. It remembers the file with every reservation, so
+    that a renamed copy is recognised, whatever schema it is read with.
     """
     import numpy as np
 
     from dperm.data.tables.files import name_without_ending
 
-    given = options["dataset"]  # an empty one, as from a variable that is not set, is refused by the ledger
+    given = options["dataset"]  # the ledger refuses an empty one, as from a variable that is not set
     wanted = name_without_ending(path) if given is None else given
-    book = open_ledger(options["address"], wanted, create=True)
-    file = str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
-    known = book.known_as(file)
+    ledger = open_ledger(options["address"], wanted, create=True)
+    file = str(ledger.fingerprint([np.memmap(path, np.uint8, mode="r")]))
+    known = ledger.known_as(file)
     shorter = path.name.split(".")[0]
-    if given is None and known != wanted != shorter and shorter in book.datasets():
-        # once the default: what was spent, and a cap, under that name must not be passed by
+    if given is None and known != wanted != shorter and shorter in ledger.datasets():
+        # the default of earlier versions: what was spent under that name, and its cap, must still count
         if known is None:
             output.note(
                 f"note: the ledger knows a data set {shorter!r}, so {path.name} is charged there; --dataset gives a "
                 "file a name of its own from its first fit on."
             )
-        wanted, book = shorter, book.for_dataset(shorter)
-    book = book.recognising(file)
+        wanted, ledger = shorter, ledger.for_dataset(shorter)
+    ledger = ledger.recognising(file)
     if known is None or known == wanted:
-        return book, None
-    return book.for_dataset(known), wanted
+        return ledger, None
+    return ledger.for_dataset(known), wanted
 
 
-def _other_name(book: Any, charged: Any) -> str | None:
-    return book.dataset if charged.dataset != book.dataset else None
+def _other_name(ledger: Any, charged: Any) -> str | None:
+    return ledger.dataset if charged.dataset != ledger.dataset else None
 
 
 def _split(training: Training, fraction: float) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
@@ -224,78 +233,75 @@ def _split(training: Training, fraction: float) -> tuple[tuple[Any, Any], tuple[
     return (training.X[~out], training.y[~out]), (training.X[out], training.y[out])
 
 
-def _warn(estimator: Any, training: Training, n: int, output: Output) -> set[str]:
-    """Say before the fit what is likely to disappoint, and return it; it is known from public numbers."""
+def _note_warnings(prepared: PreparedFit, training: Training, output: Output) -> None:
+    """Print before the fit why the model may be of little use, from public numbers."""
     schema = training.schema
     if schema is not None and _drafted_classes(schema.target):
         output.note(
             f"note: target {schema.target.name!r} is predicted as {len(schema.target.classes)} classes, as drafted "
             'from its whole numbers; if it is an amount, write kind = "number", low and high in the schema.'
         )
-    texts = [f"{text}." for text in estimator.plan(n, len(training.names), training.n_classes).warnings]
-    for text in texts:
-        output.note(f"note: {text}")
-    return set(texts)
+    for text in prepared.utility_warnings:
+        output.note(f"note: {text}.")
 
 
 def _drafted_classes(target: Any) -> bool:
-    """Whether it was a guess, confirmed as it stood, that several whole numbers are classes."""
+    """Whether several whole numbers were drafted as classes, and that guess was confirmed unchanged."""
     whole = len(target.classes) > 2 and all(type(one) is int for one in target.classes)
     return whole and "kind" in target.confirmed
 
 
 @contextmanager
-def _naming(address: str | None) -> Iterator[None]:
-    """Let a refusal say in which ledger to look, where one was given."""
+def _showing_ledger(address: str | None) -> Iterator[None]:
+    """Let a refusal show the command for the ledger that was given."""
     try:
         yield
     except BudgetRefused as error:
-        if not address:
-            raise
-        where = f"`dperm ledger show --ledger {shlex.quote(address)}"
-        raise BudgetRefused(str(error).replace("`dperm ledger show", where)) from None
+        error.ledger = address or None
+        raise
 
 
 def _room_for_score(
-    estimator: Any, training: Training, rows: Any, test: Any, book: Any, options: dict[str, Any]
-) -> tuple[Any, Any] | None:
-    """Return the plans of the fit and of the score that it is to be paid for; refuses both if one has no room."""
+    estimator: Any, prepared: PreparedFit, rows: Any, test: Any, options: dict[str, Any]
+) -> tuple[Event, Event] | None:
+    """Return what the fit and its paid score will be charged for, if one is wanted; refuses both if one has no room."""
     if options["test_epsilon"] is None:
         return None
-    from dperm.estimators.central.scoring import marks_of_fit_and_score, plans_of_fit_and_score
+    from dperm.estimators.central.scoring import fingerprints_of_fit_and_score, plans_of_fit_and_score
 
-    held_out, relation = len(test[1]), options["neighbours"]
-    shape = (len(rows[1]), len(training.names), training.n_classes)
-    plans = plans_of_fit_and_score(estimator, *shape, held_out=held_out, epsilon=options["test_epsilon"])
-    known, then = marks_of_fit_and_score(estimator, rows, test, book)
-    with _naming(options["address"]), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataSetRenamed)  # said when it is charged
-        charged = book.check(plans[0], relation, known)
+    ledger, relation = estimator.ledger, options["neighbours"]
+    plans = plans_of_fit_and_score(prepared, held_out=len(test[1]), epsilon=options["test_epsilon"])
+    known, then = fingerprints_of_fit_and_score(estimator, rows, test, ledger)
+    with _showing_ledger(options["address"]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataSetRenamed)  # shown when it is charged
+        charged = ledger.check(plans[0], relation, known)
         try:
-            book.check(plans[0], relation, known, then=[(plans[1], then)])
+            ledger.check(plans[0], relation, known, then=[(plans[1], then)])
         except BudgetRefused as error:
-            raise BudgetRefused(
-                f"data set {charged!r} has room for the fit but not for its paid score too, and nothing was charged: "
-                f"after the fit, {error}"
-            ) from None
+            error.add_place(
+                f"data set {charged!r} has room for the fit but not for its paid score too, and nothing was charged; "
+                "after the fit"
+            )
+            raise
     return plans
 
 
-def _fitted(estimator: Any, rows: tuple[Any, Any], output: Output, told: set[str]) -> None:
+def _run_fit(estimator: Any, prepared: PreparedFit, rows: tuple[Any, Any], output: Output) -> None:
+    from dperm.estimators.central.base import fit_prepared
     from dperm.estimators.progress import watching
 
-    with warnings.catch_warnings(record=True) as said, output.progress("fitting") as bar, watching(bar):
+    with warnings.catch_warnings(record=True) as caught, output.progress("fitting") as bar, watching(bar):
         warnings.simplefilter("always", DpermWarning)
-        estimator.fit(*rows)
-    for one in said:
-        # what the plan knows was said before the fit
-        if issubclass(one.category, DpermWarning) and str(one.message) not in told:
+        fit_prepared(estimator, prepared, *rows)
+    shown = {f"{text}." for text in prepared.utility_warnings}  # before the fit
+    for one in caught:
+        if issubclass(one.category, DpermWarning) and str(one.message) not in shown:
             output.note(f"note: {one.message}")
 
 
-def _what_is_spent(estimator: Any, book: Any, written: list[str]) -> str:
-    """Say what an interrupted fit has cost: its reservation stays, whatever was made of it."""
-    made = book.made_here()
+def _what_is_spent(estimator: Any, written: list[str]) -> str:
+    """State what an interrupted fit has cost: its reservation stays spent."""
+    made = estimator.ledger.made_here()
     if not made:
         return _NOTHING_SPENT
     kept = (
@@ -307,12 +313,12 @@ def _what_is_spent(estimator: Any, book: Any, written: list[str]) -> str:
     where = shlex.quote(made[0]["dataset"])
     return (
         f"interrupted: {kept}, and the epsilon {estimator.epsilon:g} that was reserved on data set {where}{scored} "
-        f"stays spent, as `dperm ledger show {where}` tells."
+        f"stays spent: see `dperm ledger show {where}`."
     )
 
 
 def _score(
-    saved: Any, test: tuple[Any, Any] | None, book: Any, options: dict[str, Any], files: ModelFiles, output: Output
+    saved: Any, test: tuple[Any, Any] | None, ledger: Any, options: dict[str, Any], files: ModelFiles, output: Output
 ) -> Any:
     """Return the score on held-out rows: paid for, or marked as not private."""
     if test is None:
@@ -322,7 +328,7 @@ def _score(
 
         relation = options["neighbours"]
         try:
-            return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=book, neighbours=relation)
+            return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=ledger, neighbours=relation)
         except DpermError:
             output.note(f"note: the model is kept, without a score: {', '.join(files.written)}.")
             raise

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -11,6 +12,8 @@ from dperm.cli.writing import ledger_file
 from dperm.errors import InvalidInput, LedgerUnreadable
 
 __all__ = ["FILE", "MODELS", "NEIGHBOURS", "estimator_of", "ledger_option", "open_ledger", "target_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: a path that the command itself opens, so that its own sentence says what is wrong with it
 FILE = click.Path(path_type=Path, readable=False)
@@ -48,12 +51,12 @@ def _columns(context: click.Context, parameter: click.Parameter, incomplete: str
         return []  # whatever is wrong is said when the command runs
 
 
-def target_option(**options: Any) -> Any:
+def target_option(**options: Any) -> Callable[[F], F]:
     """Return ``--target``, which completes to the file's columns."""
     return click.option("--target", shell_complete=_columns, **options)
 
 
-def ledger_option() -> Any:
+def ledger_option() -> Callable[[F], F]:
     """Return ``--ledger``."""
     return click.option(
         "--ledger", "address", default=None, metavar="PATH|URL", help="File or postgresql:// address; yours by default."

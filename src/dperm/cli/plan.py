@@ -1,4 +1,4 @@
-"""``dperm plan``: what a budget would buy, before any data are touched."""
+"""``dperm plan``: shows what a budget would buy, before any data are touched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from dperm.errors import InvalidInput
 
 __all__ = ["plan"]
 
+#: multiples of the given epsilon that are compared
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: length of a full bar, in characters
 _BLOCKS = 20
 
 
@@ -32,28 +34,28 @@ _BLOCKS = 20
 @click.option("--force", is_flag=True, help="Write over an existing file.")
 @with_output
 def plan(output: Output, **options: Any) -> None:
-    """Say which method a fit would use, with how much noise, and what another budget or more rows would buy."""
+    """Show how useful a model could be with this budget, what another budget or more rows would buy, and the method."""
     if options["out"] is not None:
         if options["out"].suffix != ".svg":
             raise InvalidInput("--out must end in .svg.")
         check_outputs([options["out"]], inputs=(options["schema_path"],), force=options["force"])
-    made = _Made.of(options)
-    base = made.summary(options["epsilon"], options["rows"])
-    grid = {rows: [made.cell(options["epsilon"] * f, rows) for f in _FACTORS] for rows in (made.rows, 2 * made.rows)}
+    kind = _FitKind.of(options)
+    base = kind.summary(options["epsilon"], options["rows"])
+    grid = {rows: [kind.cell(options["epsilon"] * f, rows) for f in _FACTORS] for rows in (kind.rows, 2 * kind.rows)}
     written = None
     if options["out"] is not None:
-        written = _write_figure(made, options["epsilon"], options["out"])
+        written = _write_figure(kind, options["epsilon"], options["out"])
 
     def show(output: Output) -> None:
         output.text(str(base))
         if any(cell.excess is not None for cells in grid.values() for cell in cells):
-            output.text("\nWhat is left of what the columns can explain, after the noise (estimate):")
-            rows = [_line(cell) for cells in grid.values() for cell in cells]
-            output.table(("rows", "epsilon", "expected excess", "left", ""), rows, right=(0, 1, 2, 3))
+            output.text("\nHow much of what the columns can explain is left after the noise (estimate):")
+            lines = [_line(cell) for cells in grid.values() for cell in cells]
+            output.table(("rows", "epsilon", "left", "", "excess of the objective"), lines, right=(0, 1, 2, 4))
         else:
             output.text("\nNo forecast exists for this method; noise of its largest group of releases:")
-            rows = [(f"{c.rows:,}", f"{c.epsilon:g}", f"{c.noise:.4g}") for cells in grid.values() for c in cells]
-            output.table(("rows", "epsilon", "sensitivities"), rows, right=(0, 1, 2))
+            noise = [(f"{c.rows:,}", f"{c.epsilon:g}", f"{c.noise:.4g}") for cells in grid.values() for c in cells]
+            output.table(("rows", "epsilon", "noise multiplier"), noise, right=(0, 1, 2))
         if written:
             output.text(f"\nFigure: {written}")
 
@@ -73,8 +75,8 @@ class _Cell:
 
 
 @dataclass(frozen=True)
-class _Made:
-    """A kind of fit, whatever its budget and rows."""
+class _FitKind:
+    """A fit without its epsilon and number of rows, so that several of them can be compared."""
 
     estimator: Any
     parameters: dict[str, Any]
@@ -83,7 +85,7 @@ class _Made:
     n_classes: int | None
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> _Made:
+    def of(cls, options: dict[str, Any]) -> _FitKind:
         from dperm import Bounds
         from dperm.data.schema.schema import CLASSES, Schema
 
@@ -91,7 +93,7 @@ class _Made:
         bounds: Any = Bounds(features=(0, 1), target=(0, 1))  # only that they are declared matters
         if options["schema_path"] is not None:
             if columns is not None or options["buy_bounds"]:
-                raise InvalidInput("--schema tells columns and bounds: leave --columns and --buy-bounds out.")
+                raise InvalidInput("--schema declares columns and bounds: leave --columns and --buy-bounds out.")
             schema = Schema.read(options["schema_path"])
             columns, bounds = len(schema.encoded_names), schema.confirm().bounds()  # a plan looks at no data
             classes = schema.target.kind == CLASSES
@@ -113,36 +115,33 @@ class _Made:
     def cell(self, epsilon: float, rows: int) -> _Cell:
         found = self.summary(epsilon, rows)
         forecast = found.forecast
-        left = None
-        if forecast is not None and forecast.null_excess:
-            left = max(0.0, 1.0 - forecast.excess / forecast.null_excess)
         noise = max(found.releases, key=lambda line: line.share).noise_multiplier
         excess = None if forecast is None else forecast.excess
-        return _Cell(rows, epsilon, found.solver, noise, excess, left)
+        return _Cell(rows, epsilon, found.solver, noise, excess, found.share_left)
 
 
 def _line(cell: _Cell) -> tuple[str, str, str, str, str]:
     if cell.excess is None:
         return f"{cell.rows:,}", f"{cell.epsilon:g}", "", "", "no forecast"
     left = cell.left or 0.0
-    return f"{cell.rows:,}", f"{cell.epsilon:g}", f"{cell.excess:.3g}", f"{left:.0%}", "█" * round(_BLOCKS * left)
+    return f"{cell.rows:,}", f"{cell.epsilon:g}", f"{left:.0%}", "█" * round(_BLOCKS * left), f"{cell.excess:.3g}"
 
 
-def _write_figure(made: _Made, epsilon: float, out: Path) -> str:
+def _write_figure(kind: _FitKind, epsilon: float, out: Path) -> str:
     from dperm.atomic_files import write_atomically
     from dperm.reporting.figures import Series, line_chart
 
     epsilons = [epsilon * 2.0 ** (k / 2.0) for k in range(-6, 7)]
     series = []
-    for rows in (made.rows, 2 * made.rows):
-        cells = [made.cell(one, rows) for one in epsilons]
+    for rows in (kind.rows, 2 * kind.rows):
+        cells = [kind.cell(one, rows) for one in epsilons]
         points = tuple((cell.epsilon, cell.excess) for cell in cells if cell.excess is not None)
         if len(points) < 2:
             raise InvalidInput("no forecast exists for this method, so there is nothing to draw.")
         series.append(Series(f"{rows:,} rows", points))
     chart = line_chart(
         series,
-        title=f"Expected excess of the objective, {made.columns} columns",
+        title=f"Expected excess of the objective, {kind.columns} columns",
         x_label="epsilon",
         y_label="expected excess of the objective (estimate)",
         log_x=True,

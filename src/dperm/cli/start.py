@@ -10,7 +10,8 @@ from typing import Any
 
 __all__ = ["main"]
 
-_INTERRUPTED = "dperm: interrupted; nothing was written.\n"
+_STOPPED = "dperm: interrupted.\n"
+_NOTHING_WRITTEN = "dperm: interrupted; nothing was written.\n"
 
 
 def main() -> None:
@@ -31,7 +32,7 @@ def main() -> None:
     except SystemExit as ended:
         code = ended.code
     except KeyboardInterrupt:  # pressed again while the answer to the first was being made
-        _say(_INTERRUPTED.replace("; nothing was written", ""))
+        _say(_STOPPED)
         code = 1
     if code == 1:
         # Python remembers a KeyboardInterrupt that passed through exec(), as in the making of a dataclass, and ends the
@@ -55,7 +56,7 @@ def _open_closed_streams() -> None:
 
 def _stop_at_once(*_: Any) -> None:
     """End while nothing but imports has happened: an exception could be swallowed by a module that is half loaded."""
-    _say(_INTERRUPTED)
+    _say(_NOTHING_WRITTEN)
     os._exit(1)
 
 

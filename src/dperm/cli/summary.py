@@ -1,4 +1,4 @@
-"""What is said after a fit, for people, for machines and on the report page."""
+"""Summarises a fit: for people, as JSON, and on the report page."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from dperm.privacy.ledger import Spent
 from dperm.reporting.page import report_page
 from dperm.reporting.report import noisy_score
 
-__all__ = ["OwnersScore", "effects", "page_of", "summary_data", "summary_rows"]
+__all__ = ["OwnersScore", "budget_sentence", "effects", "page_of", "score_sentence", "summary_data", "summary_rows"]
 
+#: most effects that are printed
 _MOST = 8
-_LONGEST = 80  # letters of a list of categories on the page
+#: letters of a list of categories on the page
+_LONGEST = 80
 
 
 @dataclass(frozen=True)
 class OwnersScore:
-    """A score without noise on held-out rows: for the data's owner alone, written nowhere."""
+    """A score without noise on held-out rows: for the owner of the data only, written nowhere."""
 
     kind: str
     value: float
     n: int
-    #: score of the best single prediction for all of them, without which a score says little
+    #: score of the best single prediction for everybody, for comparison
     one_value: float
 
     @classmethod
@@ -45,7 +47,7 @@ class OwnersScore:
 
 
 def _effects(model: SavedModel) -> list[tuple[str, float]]:
-    """Change of the score (or prediction) over each column's whole range, the largest first."""
+    """Return the change of the score (or prediction) over each column's whole range, the largest first."""
     low, high = column_limits(model.scaling)
     if model.schema is not None:  # indicators go from 0 to 1
         ends = [column.range for column in model.schema.used for _ in column.encoded_names]
@@ -76,7 +78,7 @@ def page_of(model: SavedModel) -> str:
     return report_page(
         report,
         title=title,
-        model=_what(model),
+        model=_description(model),
         weights=[one for one in _effects(model) if one[1]],
         columns=None if model.schema is None else len(model.schema.used),
         declared=_declared(model),
@@ -84,11 +86,11 @@ def page_of(model: SavedModel) -> str:
 
 
 def _declared(model: SavedModel) -> list[tuple[str, str]]:
-    """What was taken as public about each column, the target first."""
+    """Return what is declared public about each column, the target first."""
     if model.schema is not None:
-        parts = (model.schema.target, *model.schema.used)
+        parts: tuple[Column | Target, ...] = (model.schema.target, *model.schema.used)
         names = [f"{part.name} (target)" if part is parts[0] else part.name for part in parts]
-        return list(zip(names, map(_taken_as, parts), strict=True))
+        return list(zip(names, map(_declared_as, parts), strict=True))
     if model.feature_names_in_ is None:
         return []
     ends = zip(*column_limits(model.scaling), strict=True)
@@ -97,7 +99,7 @@ def _declared(model: SavedModel) -> list[tuple[str, str]]:
     ]
 
 
-def _taken_as(part: Column | Target) -> str:
+def _declared_as(part: Column | Target) -> str:
     if part.kind == NUMBER:
         return f"{part.low:g} to {part.high:g}"
     if part.kind == TRUTH:
@@ -111,7 +113,7 @@ def _taken_as(part: Column | Target) -> str:
     return ", ".join(cut) + more
 
 
-def _what(model: SavedModel) -> str:
+def _description(model: SavedModel) -> str:
     target = "" if model.schema is None else f" predicting {model.schema.target.name!r}"
     columns = model.n_features_in_ if model.schema is None else len(model.schema.used)
     n = model.privacy_report_.public.get("records")
@@ -123,55 +125,58 @@ def _what(model: SavedModel) -> str:
 def summary_rows(
     model: SavedModel, spent: Spent, score: PaidScore | OwnersScore | None, written: list[str], other_name: str | None
 ) -> list[tuple[str, str]]:
-    """Return labelled sentences for people."""
+    """Return labelled sentences."""
     report = model.privacy_report_
     guarantee = report.guarantee
     promise = f"No guarantee: {report.reason}" if guarantee is None else guarantee.sentence()
-    rows = [("Model", _what(model)), ("Guarantee", promise), ("Budget", budget_sentence(spent, other_name))]
-    rows.append(("Score", _score_sentence(score)))
+    rows = [("Model", _description(model)), ("Guarantee", promise), ("Budget", budget_sentence(spent, other_name))]
+    rows.append(("Score", score_sentence(score)))
     rows.append(("Written", ", ".join(written)))
     return rows
 
 
-def _score_sentence(score: PaidScore | OwnersScore | None) -> str:
+def score_sentence(score: PaidScore | OwnersScore | None) -> str:
+    """Return a sentence about the score on held-out rows."""
     if score is None:
         return "not measured; --test-fraction 0.2 holds rows out for it"
 
     if isinstance(score, PaidScore):
-        told = noisy_score(score.kind, score.value, score.low, score.high, score.n)
-        return f"{told}; paid for with epsilon {score.budget.epsilon:g}"
+        noisy = noisy_score(score.kind, score.value, score.low, score.high, score.n)
+        return f"{noisy}; paid for with epsilon {score.budget.epsilon:g}"
 
     def shown(value: float) -> str:
         return f"{value:.1%}" if score.kind == "accuracy" else f"{value:.4g}"
 
-    told = f"{score.kind} {shown(score.value)} on {score.n:,} held-out people"
-    told += f" (predicting one value for all: {shown(score.one_value)})"
-    return f"{told}. NOT PRIVATE: for your eyes only, written nowhere; --test-epsilon pays for one to publish"
+    return (
+        f"{score.kind} {shown(score.value)} on {score.n:,} held-out people (predicting one value for all: "
+        f"{shown(score.one_value)}). NOT PRIVATE: shown here only, written to no file; --test-epsilon pays for a score "
+        "that may be published"
+    )
 
 
 def budget_sentence(spent: Spent, other_name: str | None = None) -> str:
-    """Say what is spent on a data set and what is left."""
+    """Return a sentence about what is spent on a data set and what is left."""
     name, uses = spent.dataset, "1 use" if spent.n_fits == 1 else f"{spent.n_fits} uses"
-    told = f"data set {name!r} has {uses}: epsilon {spent.epsilon:.4g} at delta {spent.delta:.2g} spent so far"
+    text = f"data set {name!r} has {uses}: epsilon {spent.epsilon:.4g} at delta {spent.delta:.2g} spent so far"
     if spent.cap is None:
-        told += f", no cap (`dperm ledger cap {shlex.quote(name)} --epsilon E` sets one)"
+        text += f", no cap (`dperm ledger cap {shlex.quote(name)} --epsilon E` sets one)"
     else:
         assert spent.used is not None
-        told += f", {spent.used:.0%} of its cap of epsilon {spent.cap.budget.epsilon:g}"
-        told += (
+        text += f", {spent.used:.0%} of its cap of epsilon {spent.cap.budget.epsilon:g}"
+        text += (
             f", room for one more fit of about epsilon {spent.fits_epsilon:.3g}"
             if spent.fits_epsilon
             else ", none left"
         )
     if other_name is not None:
-        told += f". These data were given as {other_name!r}; the ledger knows them as {name!r}"
-    return told
+        text += f". These data were given as {other_name!r}; the ledger knows them as {name!r}"
+    return text
 
 
 def summary_data(
     model: SavedModel, spent: Spent, score: PaidScore | OwnersScore | None, written: list[str], other_name: str | None
 ) -> dict[str, Any]:
-    """Return the same for machines."""
+    """Return the same as plain data for JSON."""
     guarantee = model.privacy_report_.guarantee
     found = None
     if score is not None:

@@ -1,4 +1,4 @@
-"""What ``dperm fit`` reads before anything is charged: the table, encoded, and the facts that it checks."""
+"""Reads and checks the table of ``dperm fit`` before anything is charged."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dperm.data.tables.raw_columns import BOOLEAN
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
 from dperm.types import BoolArray, FloatArray
 
-__all__ = ["Training", "bought", "by_schema", "held_out", "numeric"]
+__all__ = ["Training", "held_out", "numeric", "read_by_schema", "read_to_buy_bounds"]
 
-_COPIES = 4.0  # the table, its scaled design, and room to work
-
-#: part of the free memory that a table may take
+#: copies of the table that a fit holds at once: the table, its scaled design, and room to work
+_COPIES = 4.0
+#: share of the free memory that they may take
 _PART_OF_MEMORY = 0.6
 
 
 @dataclass(frozen=True)
 class Training:
-    """Encoded rows, in memory or read in blocks, with all that is public about them."""
+    """Encoded rows, in memory or read in blocks, with everything public about them."""
 
     X: Any
     y: NDArray[Any]
@@ -42,7 +42,7 @@ class Training:
 
     @property
     def n_classes(self) -> int | None:
-        """Number of classes, None for a number; without a schema the label set is taken from the target, as public."""
+        """Number of classes; None for a numeric target. Without a schema the labels of the target count as public."""
         if not self.classification:
             return None
         return len(np.unique(self.y)) if self.schema is None else len(self.schema.target.classes)
@@ -53,8 +53,8 @@ class Training:
         return isinstance(self.X, np.ndarray)
 
 
-def by_schema(table: TableFile, path: Path, target: str | None) -> Training:
-    """Encode a table by a schema; refuses whatever does not fit before anything is charged."""
+def read_by_schema(table: TableFile, path: Path, target: str | None) -> Training:
+    """Read and encode a table by a schema; refuses whatever does not fit it."""
     schema = Schema.read(path)
     if target is not None and target != schema.target.name:
         raise InvalidInput(
@@ -69,6 +69,7 @@ def by_schema(table: TableFile, path: Path, target: str | None) -> Training:
             f"{table.path.name} has a column {unknown[0]!r} that {path.name} does not know: declare it there, with "
             'kind = "ignore" if it is not to be used.'
         )
+    X: Any
     if _fits_memory(table, len(schema.encoded_names)):
         encoded = schema.encode(table, with_target=True)
         X, y = encoded.X, encoded.y
@@ -80,11 +81,11 @@ def by_schema(table: TableFile, path: Path, target: str | None) -> Training:
     return Training(X, y, schema.encoded_names, schema.bounds(), schema, classification, len(schema.used))
 
 
-def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: bool | None) -> Training:
-    """Read numeric columns whose ranges are to be bought."""
+def read_to_buy_bounds(table: TableFile, target: str, drop: tuple[str, ...], regression: bool | None) -> Training:
+    """Read the numeric columns of a table whose ranges will be bought."""
     table.require([target, *drop])
     if regression is None and table.kind(target) != BOOLEAN:
-        # the values could tell, but a choice made from them would have to be paid for
+        # choosing from the values would have to be paid for
         raise InvalidInput(
             "--model is missing: with --buy-bounds nothing else says whether to predict classes or a number."
         )
@@ -108,12 +109,15 @@ def bought(table: TableFile, target: str, drop: tuple[str, ...], regression: boo
         raise InvalidData(f"{table.path.name} has column names and no rows.")
     if any(one is None or (isinstance(one, str) and not one.strip()) for one in targets):
         raise InvalidData(f"target {target!r} has missing values: remove those rows by a rule that is public.")
-    y = _as_numbers(targets)
-    labels = np.array([one.strip() if isinstance(one, str) else one for one in targets])
-    if not classification and y is None:
+    y: NDArray[Any] | None
+    if classification:
+        y = np.array([one.strip() if isinstance(one, str) else one for one in targets])
+    else:
+        y = _as_numbers(targets)
+    if y is None:
         raise InvalidData(f"target {target!r} holds text: choose a model for classes, logistic or svm.")
-    _check_target(labels if classification else y, target)
-    return Training(np.vstack(parts), labels if classification else y, names, None, None, classification, len(names))
+    _check_target(y, target)
+    return Training(np.vstack(parts), y, names, None, None, classification, len(names))
 
 
 def _as_numbers(values: list[Any]) -> FloatArray | None:
@@ -124,17 +128,20 @@ def _as_numbers(values: list[Any]) -> FloatArray | None:
     return found if np.isfinite(found).all() else None
 
 
+#: refusals of columns to learn from: not numbers, missing values
 _TO_LEARN = (
-    "column {!r} does not hold numbers only, and --buy-bounds takes no other: draft a schema, or --drop it.",
-    "column {!r} has missing or infinite values: a schema declares what stands in for them.",
+    "column {!r} does not hold numbers only, and --buy-bounds takes no others: draft a schema, or --drop it.",
+    "column {!r} has missing or infinite values: declare in a schema what replaces them.",
 )
 
 
 def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> FloatArray:
-    """Return a column as finite numbers, or refuse it, with the sentence for text or for gaps, and show no value."""
+    """Return a column as finite numbers; ``refusals`` are the sentences for text and for missing values."""
     if not isinstance(raw, np.ndarray):
         try:
-            raw = parsed(one if one and one.strip() else "nan" for one in raw)  # an empty cell is a gap, not a text
+            raw = parsed(
+                one if one and one.strip() else "nan" for one in raw
+            )  # an empty cell is a missing value, not text
         except (TypeError, ValueError):
             raw = None
     if raw is None:
@@ -145,13 +152,13 @@ def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> Float
 
 
 def _check_target(y: Any, name: str) -> None:
-    """Refuse a target that does not vary; told to the data's owner before anything is charged."""
+    """Refuse a target that does not vary; only the owner of the data sees this, before anything is charged."""
     if len(y) and (y == y[0]).all():
         raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
 
 
 def held_out(n: int, fraction: float) -> BoolArray:
-    """Mark rows to be held out: spread evenly over the file, whatever is in them.
+    """Mark the rows to hold out: spread evenly over the file by position, whatever they contain.
 
     >>> int(held_out(10, 0.3).sum())
     3
@@ -168,7 +175,7 @@ def _fits_memory(table: TableFile, n_columns: int) -> bool:
 
 
 def _free_memory() -> int | None:
-    """Bytes that this process may still use; None where the system does not say."""
+    """Return the bytes that this process may still use; None where the system does not report them."""
     try:
         with Path("/proc/meminfo").open() as lines:
             found = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

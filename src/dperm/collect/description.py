@@ -172,7 +172,8 @@ class Collection:
         except OSError as error:
             raise InvalidInput(f"the description {str(where)!r} cannot be read: {error.strerror}.") from None
         except InvalidInput as error:
-            raise InvalidInput(f"{where.name}: {error}") from None
+            error.add_place(where.name)
+            raise
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the document to a new file; an existing one with another content is never changed."""

@@ -1,6 +1,9 @@
-"""scikit-learn estimators, and models saved by them.
+"""scikit-learn estimators, and the models that they save.
 
-Names are imported on first use: a saved model is loaded without the solvers.
+``central`` holds the models fitted by one holder of all data, ``local`` those fitted from reports of single people,
+``persistence`` saved models. ``ledger_sharing.py`` and ``progress.py`` serve all estimators. May import everything but
+``vertical``, ``collect`` and ``cli``. A new public estimator is listed below; names are imported on first use, so that
+a saved model is loaded without the solvers.
 """
 
 from __future__ import annotations

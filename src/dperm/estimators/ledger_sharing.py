@@ -1,4 +1,4 @@
-"""How estimators carry a ledger about: shared by copies in this process, never duplicated in a saved one."""
+"""Copies of an estimator share its ledger; a pickled estimator never holds a duplicate of it."""
 
 from __future__ import annotations
 
@@ -7,36 +7,25 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
-from dperm.errors import InvalidInput, LedgerNotSaved
+from dperm.errors import LedgerNotSaved
 from dperm.privacy.ledger import Ledger
 
-__all__ = ["LedgerElsewhere", "LedgerSharing", "check_ledger"]
+__all__ = ["LedgerElsewhere", "LedgerSharing"]
 
 
 class LedgerElsewhere:
-    """Stands for a ledger in the memory of another process: nothing can be charged to that from here."""
-
-
-def check_ledger(ledger: Any) -> None:
-    """Refuse what is not a ledger of this process."""
-    if isinstance(ledger, LedgerElsewhere):
-        raise InvalidInput(
-            "the ledger is in the memory of another process and cannot be charged from this one: keep it in a file, as "
-            "in Ledger('budget.db'), which all processes share, or fit in one process (n_jobs=1)."
-        )
-    if not isinstance(ledger, Ledger | None):
-        raise InvalidInput(f"ledger must be a Ledger or None, not {type(ledger).__name__}.")
+    """Placeholder for a ledger in the memory of another process, which cannot be charged from this one."""
 
 
 class LedgerSharing:
-    """Copies share the ledger; what is pickled keeps only a ledger that outlives the process.
+    """Mixin: copies share the ledger, and a pickle keeps only a ledger that outlives the process.
 
-    A fitted object is saved without a ledger in memory, and says so. One that is yet to be fitted keeps a mark in its
-    place, and its copy refuses to be fitted: the fit would be charged where nobody sees it.
+    A fitted object is pickled without a ledger in memory, with a warning. An unfitted one keeps a placeholder, and its
+    copy refuses to be fitted: nobody would see the charge.
     """
 
     def __getstate__(self) -> Any:
-        state = super().__getstate__()  # type: ignore[misc]
+        state: Any = super().__getstate__()
         ledger = state.get("ledger")
         if not isinstance(ledger, Ledger) or ledger.lasting:
             return state

@@ -1,4 +1,4 @@
-"""Watching a fit from outside: how many steps are done, which tells nothing of the data."""
+"""Reports the progress of fits: how many steps are done, which reveals nothing about the data."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from contextvars import ContextVar
 
 from dperm.solvers import Progress
 
-__all__ = ["watched", "watching"]
+__all__ = ["current_progress", "watching"]
 
-_watcher: ContextVar[Progress | None] = ContextVar("dperm_progress", default=None)
+#: the callback of the innermost :func:`watching`, if any
+current_progress: ContextVar[Progress | None] = ContextVar("dperm_progress", default=None)
 
 
 @contextmanager
 def watching(progress: Progress) -> Iterator[None]:
     """Call ``progress(steps done, steps in all)`` during every fit inside the block.
 
-    A search (:class:`dperm.DPTuner`) calls nobody: the number of its runs is not released.
+    A search (:class:`dperm.DPTuner`) reports no progress: the number of its runs is not released.
 
     >>> from dperm import Bounds, DPRidge
     >>> steps = []
@@ -26,13 +27,8 @@ def watching(progress: Progress) -> Iterator[None]:
     >>> steps[-1]
     1.0
     """
-    before = _watcher.set(progress)
+    before = current_progress.set(progress)
     try:
         yield
     finally:
-        _watcher.reset(before)
-
-
-def watched() -> Progress | None:
-    """Return who watches, if anybody."""
-    return _watcher.get()
+        current_progress.reset(before)

@@ -1,4 +1,4 @@
-"""What goes wrong: one sentence, the right exit code, nothing half-written, nothing charged."""
+"""Errors of commands: one sentence, the right exit code, nothing half-written, nothing charged."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_disk_that_fills_up_during_the_fit_does_not_lose_the_model(dperm, peop
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = dperm(*FIT, "--json")
     assert done.code == 0
-    assert "could not be written (No space left on device), so the model was kept elsewhere" in done.err
+    assert "could not be written (No space left on device), so the model was saved elsewhere" in done.err
     (kept,) = json.loads(done.out)["written"]
     assert Path(kept).is_relative_to(tmp_path)
     assert Path(kept).exists()
@@ -226,11 +226,11 @@ def test_ctrl_c_before_the_fit_costs_nothing(dperm, people, home, monkeypatch):
     nothing_happened(dperm, home)
 
 
-def test_ctrl_c_after_the_fit_says_that_the_model_is_kept(dperm, people, home, monkeypatch):
+def test_ctrl_c_after_the_fit_reports_the_saved_model(dperm, people, home, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fit_module, "_tell", stop)
+    monkeypatch.setattr(fit_module, "_show_result", stop)
     done = dperm(*FIT)
     assert done.code == 1
     assert "model.json and model.html were written, and the epsilon 1 that was reserved" in done.err
@@ -279,7 +279,7 @@ def stop_at(monkeypatch, name):
         ("model.html", "interrupted: model.json was written, and the epsilon 1"),
     ],
 )
-def test_ctrl_c_while_files_are_written_says_which_are_there(dperm, people, home, monkeypatch, name, says):
+def test_ctrl_c_while_files_are_written_lists_those_on_disk(dperm, people, home, monkeypatch, name, says):
     stop_at(monkeypatch, name)
     done = dperm(*FIT)
     assert done.code == 1
@@ -294,7 +294,7 @@ def test_a_file_that_is_written_over_counts_only_when_it_was(dperm, people, home
     assert "interrupted: model.json was written, and" in dperm(*FIT, "--force").err
 
 
-def test_a_page_that_cannot_be_written_is_not_said_of_the_model(dperm, people, home, monkeypatch):
+def test_a_page_that_cannot_be_written_does_not_lose_the_model(dperm, people, home, monkeypatch):
     replace = os.replace
 
     def full(source, target):

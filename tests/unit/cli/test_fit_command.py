@@ -13,8 +13,7 @@ import pytest
 import dperm as package
 from dperm.cli import training
 from dperm.cli.fit import _split
-from dperm.cli.summary import OwnersScore, effects
-from dperm.cli.summary import _score_sentence as _said
+from dperm.cli.summary import OwnersScore, effects, score_sentence
 from dperm.data.schema.encoded_rows import encoded_rows
 from dperm.data.schema.schema import Column, Schema, Target
 from dperm.data.tables.files import open_table
@@ -72,7 +71,7 @@ def test_parquet_and_feather_give_the_same_rows(people, home, ending):
     assert one.y.tolist() == other.y.tolist()
 
 
-def test_machines_get_json_and_quiet_says_nothing(dperm, people):
+def test_json_and_quiet_output(dperm, people):
     done = dperm(*FIT, "--json")
     data = json.loads(done.out)
     assert data["guarantee"]["epsilon"] <= 1.0
@@ -182,7 +181,7 @@ def test_ids_and_dates_are_refused_by_name_where_ranges_are_bought(dperm, home, 
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_files_for_others_follow_the_umask_and_the_books_do_not(dperm, people, home, umask):
+def test_model_files_follow_the_umask_and_the_ledger_does_not(dperm, people, home, umask):
     before = os.umask(umask)
     try:
         assert dperm("schema", "people.csv", "--target", "state", "--out", "draft.toml").code == 0
@@ -233,7 +232,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
         assert (refused.code, refused.err.count("--"), says in refused.err) == (2, 0, True)
     (home / "gaps.csv").write_text("age,cost\n1,1\n,2\n")
     refused = dperm("fit", "gaps.csv", *fit[2:], "--model", "ridge", "--out", "gaps.json")
-    assert "column 'age' has missing or infinite values: a schema declares what stands in for them" in refused.err
+    assert "column 'age' has missing or infinite values: declare in a schema what replaces them" in refused.err
     classes = [word for name in ("patient_id", "job", "smoker", "born") for word in ("--drop", name)]
     fit = ("fit", "people.csv", "--target", "state", "--epsilon", "1", "--buy-bounds", "--model", "logistic")
     done = dperm(*fit, *classes, "--out", "b.json")
@@ -241,7 +240,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
     assert package.load("b.json").classes_.tolist() == ["ill", "well"]
 
 
-def test_the_same_data_under_another_name_are_charged_where_they_are_known(dperm, people, home):
+def test_the_same_data_under_another_name_are_charged_to_the_first_name(dperm, people, home):
     dperm(*FIT)
     shutil.copy("people.csv", "others.csv")
     text = (home / "schema.toml").read_text().replace("high = 100", "high = 50").replace("high = 10\n", "high = 2\n")
@@ -277,13 +276,15 @@ def test_a_score_stands_beside_that_of_one_value_for_all():
 
     score = OwnersScore.of(Model(), np.zeros((4, 1)), np.array([1.0, 1.0, 3.0, 3.0]))
     assert (round(score.value, 6), score.one_value) == (round(5**0.5, 6), 1.0)
-    assert "root mean squared error 2.236 on 4 held-out people (predicting one value for all: 1)" in _said(score)
+    assert "root mean squared error 2.236 on 4 held-out people (predicting one value for all: 1)" in score_sentence(
+        score
+    )
 
 
-def test_a_model_of_zeros_says_that_the_noise_won(dperm, people, monkeypatch):
+def test_a_model_of_zeros_is_explained(dperm, people, monkeypatch):
     monkeypatch.setattr("dperm.cli.summary._effects", lambda model: [("age", 0.0)])
     done = dperm(*FIT)
-    assert "Every effect is 0: the noise won." in done.out
+    assert "Every effect is 0: no column could be distinguished from the noise." in done.out
     assert "over its whole range" not in done.out
 
 

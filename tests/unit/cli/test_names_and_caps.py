@@ -20,7 +20,7 @@ def uses(dperm):
 
 
 @pytest.mark.parametrize("score", [(), ("--test-fraction", "0.3", "--test-epsilon", "0.1")])
-def test_a_known_file_does_not_pass_by_the_cap_of_the_name_it_is_given_by(dperm, people, home, score):
+def test_the_cap_of_the_given_name_applies_to_a_known_file(dperm, people, home, score):
     assert dperm(*FIT, "a.json").code == 0
     assert dperm("ledger", "cap", "patients", "--epsilon", "0.6", "--yes").code == 0
     again = ("fit", "people.csv", "--epsilon", "5", "--schema", "schema.toml", "--out", "b.json", *score)
@@ -89,17 +89,17 @@ def test_commands_in_hints_can_be_pasted(dperm, people, home, name):
     assert "`dperm schema 'p q.csv' --target 'a b'`" in refused.err
 
 
-def test_an_error_that_was_cut_off_at_0_is_said_from_above():
+def test_an_error_that_was_cut_off_at_0_is_shown_as_an_upper_bound():
     from dperm import Budget
-    from dperm.cli.summary import _score_sentence
+    from dperm.cli.summary import score_sentence
     from dperm.estimators.central.scoring import PaidScore
 
-    said = _score_sentence(PaidScore("root mean squared error", 0.0, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
+    said = score_sentence(PaidScore("root mean squared error", 0.0, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
     assert (
         said
         == "root mean squared error of at most 1.101 on 90 held-out people, given its noise; paid for with epsilon 1"
     )
-    said = _score_sentence(PaidScore("root mean squared error", 0.5, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
+    said = score_sentence(PaidScore("root mean squared error", 0.5, 0.0, 1.1012, Budget(1.0, 1e-6), 90))
     assert "root mean squared error 0.5 on 90 held-out people, between 0 and 1.101 given its noise" in said
 
 
@@ -110,7 +110,7 @@ def test_a_fit_and_its_score_are_two_uses(dperm, people, home):
     assert dperm("ledger", "list").out.split()[:3] == ["data", "set", "uses"]
 
 
-def test_a_score_has_room_where_its_rows_are_known(dperm, people, home):
+def test_a_score_is_checked_against_the_cap_of_the_name_its_rows_are_known_by(dperm, people, home):
     """The file is new and given by a name without a cap; its rows are known by one that has one."""
     score = ("--test-fraction", "0.3", "--test-epsilon")
     assert dperm(*FIT, "a.json", "--dataset", "A", *score, "0.5").code == 0
@@ -130,14 +130,14 @@ def test_a_score_has_room_where_its_rows_are_known(dperm, people, home):
     assert uses(dperm) == {"A": 4}
 
 
-def test_marks_are_those_that_the_fit_and_its_score_are_known_by(dperm, people, home, monkeypatch):
+def test_the_fit_and_its_score_are_recognised_by_the_fingerprints(dperm, people, home, monkeypatch):
     from dperm.estimators.central import scoring
 
     made = []
     monkeypatch.setattr(
         scoring,
-        "marks_of_fit_and_score",
-        lambda *a, of=scoring.marks_of_fit_and_score: made.append((a[-1], of(*a))) or made[-1][1],
+        "fingerprints_of_fit_and_score",
+        lambda *a, of=scoring.fingerprints_of_fit_and_score: made.append((a[-1], of(*a))) or made[-1][1],
     )
     numbers = (home / "schema.toml").read_text().replace('[columns.cost]\nkind = "ignore"\n', "")
     numbers = numbers.replace(
@@ -211,7 +211,7 @@ def test_a_name_with_dots_is_the_whole_name(dperm, people, home):
     assert uses(dperm) == {"2020.01.people": 2, "2020": 0}
 
 
-def test_what_a_ledger_knows_by_the_name_up_to_the_first_dot_stays_there(dperm, people, home):
+def test_a_data_set_named_up_to_the_first_dot_keeps_its_name(dperm, people, home):
     """That was the default once: neither a known file nor a new version of it passes by what is spent or capped."""
     people = people.rename(home / "2020.01.people.csv")
     assert dperm("fit", "2020.01.people.csv", *DOTTED, "--dataset", "2020").code == 0

@@ -79,7 +79,7 @@ def test_types_of_a_parquet_file_need_no_look(dperm, people, home):
 def test_plan_needs_no_data(dperm, people, home):
     done = dperm("plan", "--rows", "5000", "--columns", "20", "--epsilon", "0.5", "--out", "plan.svg")
     assert done.code == 0, done.err
-    assert "DPLogisticRegression by 'whitened' on 5000 rows" in done.out
+    assert "DPLogisticRegression on 5000 rows" in done.out
     assert "10,000" in done.out
     assert (home / "plan.svg").read_text().startswith("<svg")
     data = json.loads(dperm("plan", "--rows", "5000", "--schema", "schema.toml", "--epsilon", "1", "--json").out)
@@ -90,7 +90,7 @@ def test_plan_needs_no_data(dperm, people, home):
 
 
 def test_a_method_without_a_forecast_shows_its_noise(dperm, home, monkeypatch):
-    monkeypatch.setattr("dperm.estimators.central.plan._forecast", lambda *args: None)
+    monkeypatch.setattr("dperm.estimators.central.request.PreparedFit.forecast", None)
     plan = ("plan", "--rows", "1000", "--columns", "1000", "--epsilon", "1", "--model", "lasso")
     assert "No forecast exists" in dperm(*plan).out
     assert dperm(*plan, "--out", "plan.svg").code == 2

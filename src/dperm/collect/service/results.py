@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dperm.collect.description import Collection
-from dperm.errors import Unsupported
+from dperm.errors import TooFewPeople, Unsupported
 from dperm.solvers.local import Counts
 
 __all__ = ["MOST_LISTED", "published"]
@@ -22,9 +22,11 @@ def published(collection: Collection, counts: Counts) -> dict[str, Any]:
     model, reason = None, None
     try:
         model = collection.fitted.fit(counts)
+    except TooFewPeople as error:
+        error.option = None  # an option of estimators in Python, which a collection does not have
+        reason = str(error)
     except Unsupported as error:
-        # the last advice is an option of estimators in Python, which a collection does not have
-        reason = str(error).replace(", or set refuse_hopeless=False", "")
+        reason = str(error)
     return {
         "name": collection.name,
         "version": collection.version,

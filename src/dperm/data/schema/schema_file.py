@@ -47,7 +47,9 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     try:
         return parse_schema(data)
     except DpermError as error:
-        raise InvalidBounds(f"in {where.name}: {error}") from None
+        refused = error if isinstance(error, InvalidBounds) else InvalidBounds(str(error))
+        refused.add_place(f"in {where.name}")
+        raise refused from None
 
 
 def parse_schema(data: Mapping[str, Any]) -> Schema:

@@ -1,55 +1,50 @@
-"""What all linear estimators share: parameters, validation, the plan, saving and the hand-over to the path of a fit."""
+"""Base class of the private linear models: parameters, the request of a fit, prepared plans and saving."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dperm.data.design.bounds import Bounds
-from dperm.data.tables.frames import (
-    NUMBERS_ONLY,
-    boolean_columns,
-    column_names,
-    not_finite,
-    not_numbers,
-    plain_labels,
-    plain_matrix,
-)
-from dperm.data.tables.row_source import RowSource, row_source
-from dperm.errors import InvalidBounds, InvalidData, InvalidInput
-from dperm.estimators.central.fit import Fitted, fit
-from dperm.estimators.central.messages import how_to_declare, without_values
+from dperm.errors import InvalidInput
+from dperm.estimators.central.data_checks import DataChecks, TrainingData
+from dperm.estimators.central.fit import FitResult, FitRun
 from dperm.estimators.central.plan import PlanSummary, summarise
-from dperm.estimators.central.request import CLASSES, NUMBERS, FitRequest, resolve_bounds
-from dperm.estimators.ledger_sharing import LedgerSharing, check_ledger
+from dperm.estimators.central.request import NUMBERS, FitRequest, PreparedFit, prepare, resolve_bounds
+from dperm.estimators.ledger_sharing import LedgerElsewhere, LedgerSharing
 from dperm.estimators.persistence.saved import SavedModel
-from dperm.estimators.progress import watched
+from dperm.estimators.progress import current_progress
 from dperm.objective import L1, L2, ElasticNet, Loss, NoPenalty, Objective, Penalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.ledger import Ledger
+from dperm.privacy.randomness import RandomSource
 from dperm.solvers import resolve_solver
-from dperm.types import BoolArray, FloatArray
+from dperm.types import BoolArray
+from dperm.validation import is_whole
 
-__all__ = ["PrivateLinearModel", "check_seed", "default_strength", "penalty_named"]
+__all__ = [
+    "PrivateLinearModel",
+    "check_ledger",
+    "check_seed",
+    "default_strength",
+    "fit_prepared",
+    "penalty_named",
+    "prepare_fit",
+]
 
 ONE_RECORD = "each person stands in at most one row"
 PUBLIC_N = "the number of rows is public"
 BOUNDS_PUBLIC = "the declared bounds do not come from these data"
-OTHER_NAMES = "The feature names should match those that were passed during fit: same names, in the same order."
 TYPES_PUBLIC = "the columns' types are public: those of type bool need no bounds"
 
 
@@ -57,6 +52,17 @@ def check_seed(seed: Any) -> None:
     """Refuse a seed that is not a whole number, before the data are looked at."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer | None):
         raise InvalidInput(f"insecure_seed must be a whole number or None, not {type(seed).__name__}.")
+
+
+def check_ledger(ledger: Any) -> None:
+    """Refuse what is not a ledger of this process."""
+    if isinstance(ledger, LedgerElsewhere):
+        raise InvalidInput(
+            "the ledger is in the memory of another process and cannot be charged from this one: keep it in a file, as "
+            "in Ledger('budget.db'), which all processes share, or fit in one process (n_jobs=1)."
+        )
+    if not isinstance(ledger, Ledger | None):
+        raise InvalidInput(f"ledger must be a Ledger or None, not {type(ledger).__name__}.")
 
 
 def penalty_named(name: Any, strength: float, l1_ratio: float) -> Penalty:
@@ -88,28 +94,8 @@ def default_strength(sparse: bool, n: int, n_features: int) -> float:
     return 0.1 * math.sqrt(2.0 * math.log(max(n_features, 2)) / n) if sparse else 1.0 / n
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Checked data of a fit, with the target in numbers, and what is public about them."""
-
-    X: Any
-    target: FloatArray
-    boolean: BoolArray | None
-    assumptions: tuple[str, ...] = ()
-    #: labels in the order of their codes; None if the target is a number
-    classes: NDArray[Any] | None = None
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes; 2 if the target is a number, where it means nothing."""
-        return 2 if self.classes is None else len(self.classes)
-
-
-class PrivateLinearModel(LedgerSharing, BaseEstimator):
+class PrivateLinearModel(DataChecks, LedgerSharing, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Shared parameters of the private linear models; see :class:`dperm.DPLogisticRegression`."""
-
-    #: what a target is: classes or numbers
-    _target: str = CLASSES
 
     def __init__(
         self,
@@ -154,17 +140,30 @@ class PrivateLinearModel(LedgerSharing, BaseEstimator):
     def _saved(self) -> SavedModel:
         """Return the fitted model as it is saved."""
 
-    # ---------------------------------------------------------------------------------- before and after a fit
+    @abstractmethod
+    def _training_data(self, X: Any, y: Any) -> TrainingData:
+        """Check parameters and data, and return the data with the target in numbers."""
+
+    @abstractmethod
+    def _adopt(self, data: TrainingData, result: FitResult) -> None:
+        """Set the fitted attributes."""
+
+    # ---------------------------------------------------------------------------------- fitting, planning and saving
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model privately; see the class for what is released."""
+        return self._fit(X, y, None)
+
+    def _fit(self, X: Any, y: Any, prepared: PreparedFit | None) -> Self:
         with self._all_or_nothing():
-            problem = self._problem(X, y)
-            fitted = fit(self._request_for(problem), problem.X, problem.target)
-        self._adopt(problem, fitted)
+            data = self._training_data(X, y).canonical()
+            request, shape = self._request_for(data), data.X.shape
+            plan = prepare(request, *shape) if prepared is None else prepared.for_request(request, shape)
+            result = FitRun(plan, data, RandomSource(self.insecure_seed)).fit()
+        self._adopt(data, result)
         return self
 
     def plan(self, n: int, n_features: int, n_classes: int | None = None) -> PlanSummary:
-        """Say what a fit would release, before any data are touched.
+        """Return what a fit would release, before any data are touched.
 
         Parameters
         ----------
@@ -173,36 +172,38 @@ class PrivateLinearModel(LedgerSharing, BaseEstimator):
         n_classes : int, optional
             Number of classes; that of declared ``Bounds(classes=...)``, else 2.
         """
-        request = self._public_request(n, n_features, n_classes)
-        return summarise(type(self).__name__, request, int(n), int(n_features))
+        return summarise(prepare_fit(self, n, n_features, n_classes))
 
     def _public_request(self, n: int, n_features: int, n_classes: int | None) -> FitRequest:
-        """Return what a fit of these public numbers asks for; refuses what a fit would refuse."""
+        """Return the request of a fit with these public numbers; refuses what a fit would refuse."""
         self._check_parameters()
         for name, value in (("n", n), ("n_features", n_features)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise InvalidInput(f"{name} must be a whole number of 1 or more{_instead(value)}.")
         self._refuse_undeclared(int(n_features))
         declared = resolve_bounds(self.bounds).classes
         count = n_classes if n_classes is not None else 2 if declared is None else len(declared)
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
+        if not is_whole(count) or count < 2:
             raise InvalidInput(f"n_classes must be a whole number of 2 or more{_instead(count)}.")
         return self._request(int(n), int(n_features), int(count), None, None, ())
 
+    def saved_model(self) -> SavedModel:
+        """Return the fitted model as :meth:`save` writes it: it predicts, and cannot be fitted again."""
+        check_is_fitted(self, "coef_")
+        return self._saved()
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted model as one JSON file that :func:`dperm.load` reads; whole or not at all."""
-        check_is_fitted(self, "coef_")
-        return self._saved().save(path)
+        return self.saved_model().save(path)
 
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted model as an ONNX file; needs the extra ``dperm[onnx]``."""
-        check_is_fitted(self, "coef_")
-        return self._saved().to_onnx(path)
+        return self.saved_model().to_onnx(path)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = self.insecure_seed is None  # fresh noise in every fit is the point
+        tags.non_deterministic = self.insecure_seed is None  # every fit draws fresh noise
         return tags
 
     # ---------------------------------------------------------------------------------- checks
@@ -223,94 +224,9 @@ class PrivateLinearModel(LedgerSharing, BaseEstimator):
         if not isinstance(self.calibration, str) or self.calibration not in ("certified", "paper"):
             raise InvalidInput(f"calibration must be 'certified' or 'paper', not {self.calibration!r}.")
 
-    def _refuse_undeclared(
-        self, n_features: int, names: Sequence[str] | None = None, boolean: BoolArray | None = None
-    ) -> None:
-        """With ``bounds="declare"``, say what to write; names and types of columns are all it uses."""
-        if isinstance(self.bounds, str) and self.bounds == "declare":
-            raise InvalidBounds(how_to_declare(self._target == NUMBERS, n_features, names, boolean))
-
-    def _checked(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
-        """Return X (and y if it is given) as checked arrays; errors name no row and no value."""
-        y_given = not (isinstance(y, str) and y == "no_validation")
-        options = {"y_numeric": self._target == NUMBERS} if y_given else {}
-        refused = None
-        try:
-            source = row_source(X)
-            if source is not None and 0 in source.shape:
-                raise InvalidData("Found array with {} sample(s) and {} feature(s): 1 is needed.".format(*source.shape))
-            plain, names = ("no_validation" if source else plain_matrix(X)), column_names(X)
-            converted = plain is not X
-            if source is None or y_given:
-                with warnings.catch_warnings():
-                    if converted:  # names are compared below
-                        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-                    if source is None:
-                        # single precision stays: whoever reads it makes doubles of some rows at a time
-                        kinds = np.float64 if sp.issparse(plain) else [np.float64, np.float32]
-                        options |= {"accept_sparse": ["csr", "csc"], "dtype": kinds, "ensure_all_finite": False}
-                    checked = validate_data(self, plain, y, reset=reset, **options)
-        except InvalidData:
-            raise
-        except (ValueError, TypeError, OverflowError) as error:
-            refused = _refusal(X, str(error), numbers=self._target == NUMBERS)
-        if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
-            raise refused
-        if source is not None:
-            self._check_rows(source, checked if y_given else None, reset)
-            return (source, checked) if y_given else source
-        if converted and reset:
-            self.feature_names_in_ = np.asarray(names, dtype=object)
-        elif converted and hasattr(self, "feature_names_in_") and list(self.feature_names_in_) != names:
-            raise InvalidData(OTHER_NAMES)
-        bad = not_finite(checked[0] if isinstance(checked, tuple) else checked, names)
-        if bad is not None:
-            raise InvalidData(bad)
-        return checked
-
-    def _check_rows(self, source: RowSource, y: Any, reset: bool) -> None:
-        """Check what is public of rows that are read in blocks; values are checked whenever they are read."""
-        n, n_features = source.shape
-        if y is not None and len(y) != n:
-            raise InvalidData(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}.")
-        if reset:
-            self.n_features_in_ = n_features
-            vars(self).pop("feature_names_in_", None)
-            if source.names is not None:
-                self.feature_names_in_ = np.asarray(source.names, dtype=object)
-        elif n_features != self.n_features_in_:
-            raise InvalidData(
-                f"X has {n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} features."
-            )
-        elif source.names is not None and list(getattr(self, "feature_names_in_", source.names)) != source.names:
-            raise InvalidData(OTHER_NAMES)
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Leave an earlier model as it was when a fit is refused."""
-        written = ("n_features_in_", "feature_names_in_")
-        before = {name: vars(self)[name] for name in written if name in vars(self)}
-        try:
-            yield
-        except BaseException:
-            for name in written:
-                vars(self).pop(name, None)
-            vars(self).update(before)
-            raise
-
-    def _training_data(self, X: Any, y: Any) -> tuple[Any, Any, BoolArray | None]:
-        """Check parameters, then data; return both arrays and which columns are of type bool."""
-        self._check_parameters()
-        boolean = boolean_columns(X)
-        X, y = self._checked(X, plain_labels(y), reset=True)
-        if isinstance(X, RowSource):
-            boolean = X.boolean
-        self._refuse_undeclared(X.shape[1], getattr(self, "feature_names_in_", None), boolean)
-        return X, y, boolean
-
-    # ---------------------------------------------------------------------------------- the hand-over
+    # ---------------------------------------------------------------------------------- the request
     def _strength(self, n: int, n_features: int) -> float:
-        """The strength that was given, or the public default for this many rows and columns."""
+        """Return the strength that was given, or the public default for this many rows and columns."""
         if self.strength is not None:
             return self.strength
         sparse = not self._penalty(1.0).smooth
@@ -325,7 +241,7 @@ class PrivateLinearModel(LedgerSharing, BaseEstimator):
         boolean: BoolArray | None,
         assumptions: tuple[str, ...],
     ) -> FitRequest:
-        """Return what is asked for, from public numbers only."""
+        """Return the request of a fit, from public facts only."""
         bounds, solver = resolve_bounds(self.bounds), resolve_solver(self.solver)
         unpenalised = (n_features,) if self.fit_intercept else ()
         return FitRequest(
@@ -340,52 +256,61 @@ class PrivateLinearModel(LedgerSharing, BaseEstimator):
             fit_intercept=bool(self.fit_intercept),
             ledger=self.ledger,
             insecure_seed=self.insecure_seed,
-            purpose=f"{type(self).__name__} ({solver.name})",
+            estimator=type(self).__name__,
             assumptions=(ONE_RECORD, PUBLIC_N, *assumptions, *self._about_bounds(bounds, boolean)),
             feature_names=names,
             boolean=boolean,
             target=self._target,
             n_classes=n_classes,
             n_heads=self._n_heads(n_classes),
-            progress=watched() or (_tell if self.verbose else None),
+            progress=current_progress.get() or (_print_progress if self.verbose else None),
             calibration=self.calibration,
         )
 
     def _about_bounds(self, bounds: Bounds, boolean: BoolArray | None) -> tuple[str, ...]:
         given = (bounds.target if self._target == NUMBERS else bounds.classes, bounds.row_norm)
-        declared = (BOUNDS_PUBLIC,) if bounds.purchase is None or any(one is not None for one in given) else ()
-        declared = bounds.assumptions or declared  # a schema says it more exactly
-        return declared if boolean is None else (*declared, TYPES_PUBLIC)
+        declared = bounds.purchase is None or any(one is not None for one in given)
+        # a schema states it more exactly
+        assumed = bounds.assumptions or ((BOUNDS_PUBLIC,) if declared else ())
+        return assumed if boolean is None else (*assumed, TYPES_PUBLIC)
 
-    @abstractmethod
-    def _problem(self, X: Any, y: Any) -> Problem:
-        """Check parameters and data, and return the data as the path of a fit takes them."""
-
-    @abstractmethod
-    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
-        """Take the result of a fit as this model's own."""
-
-    def _request_for(self, problem: Problem) -> FitRequest:
+    def _request_for(self, data: TrainingData) -> FitRequest:
+        n, n_features = data.X.shape
         names = getattr(self, "feature_names_in_", None)
-        return self._request(*problem.X.shape, problem.n_classes, names, problem.boolean, problem.assumptions)
+        return self._request(n, n_features, data.n_classes, names, data.boolean, data.assumptions)
 
 
-def _refusal(X: Any, message: str, numbers: bool) -> InvalidData:
-    """Return the error for data that were refused with this message, which may hold values."""
-    text = any(words in message for words in ("convert string", "bytes/strings", "argument must be", "array element"))
-    found = not_numbers(X) if text else None
-    if found is None or (str(found) == NUMBERS_ONLY and numbers):  # it may be y
-        return InvalidData(without_values(message, numbers))
-    return found
+Model = TypeVar("Model", bound=PrivateLinearModel)
+
+
+def prepare_fit(model: PrivateLinearModel, n: int, n_features: int, n_classes: int | None = None) -> PreparedFit:
+    """Plan, calibrate and dry-run a fit of ``n`` rows without data; :func:`fit_prepared` carries it out.
+
+    >>> from dperm import Bounds, DPRidge
+    >>> model = DPRidge(bounds=Bounds(features=(0, 1), target=(0, 1)))
+    >>> prepared = prepare_fit(model, n=100, n_features=1)
+    >>> fit_prepared(model, prepared, [[0.0], [1.0]] * 50, [0.0, 1.0] * 50).coef_.shape
+    (1,)
+    """
+    request = model._public_request(n, n_features, n_classes)
+    return prepare(request, int(n), int(n_features))
+
+
+def fit_prepared(model: Model, prepared: PreparedFit, X: Any, y: Any) -> Model:
+    """Fit a model with a plan that :func:`prepare_fit` made, instead of making it again.
+
+    Parameters and data are checked as in ``fit``; a plan for other parameters, rows, columns or classes is refused.
+    """
+    return model._fit(X, y, prepared)
 
 
 def _instead(value: Any) -> str:
-    """Say what was given; of anything but a number the type alone, since it may be the data."""
+    """Show the value given if it is a number, else its type only: it may be the data."""
     shown = repr(value) if isinstance(value, int | float | np.number | None) else type(value).__name__
     return f", not {shown}"
 
 
-def _tell(done: int, in_all: int) -> None:
-    """Write how far a fit is, which tells nothing of the data, ten times at most."""
+def _print_progress(done: int, in_all: int) -> None:
+    """Print how far a fit is, ten times at most; the number of steps reveals nothing about the data."""
     if done == in_all or done % max(1, in_all // 10) == 0:
         print(f"step {done} of {in_all}", file=sys.stderr)

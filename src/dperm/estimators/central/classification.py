@@ -1,4 +1,4 @@
-"""What private classifiers share."""
+"""Base class of the private classifiers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.errors import InvalidData
-from dperm.estimators.central.base import PrivateLinearModel, Problem
-from dperm.estimators.central.fit import Fitted
-from dperm.estimators.central.messages import without_values
+from dperm.estimators.central.base import PrivateLinearModel
+from dperm.estimators.central.data_checks import TrainingData, without_values
+from dperm.estimators.central.fit import FitResult
 from dperm.estimators.central.request import resolve_bounds
 from dperm.estimators.persistence.prediction import class_codes, linear_scores
 from dperm.estimators.persistence.saved import SavedClassifier, SavedModel
@@ -24,7 +24,7 @@ __all__ = ["PrivateClassifier"]
 
 LABELS_PUBLIC = "the set of labels is public"
 
-#: labels that are not declared become public with the model: so many are rather somebody's data
+#: labels that are not declared become public with the model: more than this are probably personal data
 _MOST_CLASSES = 100
 
 
@@ -32,7 +32,7 @@ def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
     """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
     refused = None
     try:
-        with warnings.catch_warnings():  # one warning tells how many different labels there are
+        with warnings.catch_warnings():  # one warning would show how many different labels there are
             warnings.simplefilter("ignore")
             check_classification_targets(y)
         classes = np.unique(np.asarray(y if declared is None else declared))
@@ -42,7 +42,7 @@ def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
         refused = without_values(str(error))
     except TypeError:
         refused = without_values("Unknown label type: unknown")
-    if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+    if refused is not None:  # raised outside the except block: an error's context would keep the hidden values
         raise InvalidData(refused)
     if declared is None and len(classes) > _MOST_CLASSES:
         raise InvalidData(
@@ -56,23 +56,26 @@ def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
     return classes, codes
 
 
-class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
+class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]  # scikit-learn has no types
     """Fits and predicts classes; see :class:`dperm.DPLogisticRegression`."""
 
-    def _problem(self, X: Any, y: Any) -> Problem:
-        X, y, boolean = self._training_data(X, y)
+    classes_: NDArray[Any]
+
+    def _training_data(self, X: Any, y: Any) -> TrainingData:
+        X, y, boolean = self._checked_arrays(X, y)
         declared = resolve_bounds(self.bounds).classes
         classes, codes = _coded(y, declared)
         assumptions = (LABELS_PUBLIC,) if declared is None else ()
-        return Problem(X, np.asarray(codes, np.float64), boolean, assumptions, classes)
+        return TrainingData(X, np.asarray(codes, np.float64), boolean, assumptions, classes)
 
-    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
-        self.classes_ = problem.classes
-        self.coef_ = np.ascontiguousarray(np.atleast_2d(fitted.coefficients.T))
-        self.intercept_ = np.atleast_1d(fitted.intercept)
-        self.n_iter_ = np.array(fitted.n_steps)
-        self.scaling_ = fitted.scaling
-        self.privacy_report_ = fitted.report
+    def _adopt(self, data: TrainingData, result: FitResult) -> None:
+        assert data.classes is not None  # every classification has them
+        self.classes_ = data.classes
+        self.coef_ = np.ascontiguousarray(np.atleast_2d(result.coefficients.T))
+        self.intercept_ = np.atleast_1d(result.intercept)
+        self.n_iter_ = np.array(result.n_steps)
+        self.scaling_ = result.scaling
+        self.privacy_report_ = result.report
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the scores; positive means the second class in the binary case."""

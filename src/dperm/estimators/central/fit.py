@@ -1,15 +1,23 @@
-"""The straight path of a fit, written once.
+"""Carries out a fit. Its stops, in order:
 
-check parameters -> plan from public facts -> calibrate -> dry_run -> reserve -> (buy bounds) -> clip and scale
--> solve through the one door -> ledger equals plan -> coefficients in the user's units and a report.
+1. check parameters and data           ``base.py``, ``data_checks.py``
+2. plan, calibrate and dry-run         ``request.py``: :func:`prepare`, from public facts only
+3. scale with declared bounds          :meth:`FitRun.scale_declared`; a mistake in them costs nothing
+4. warn of little use                  :meth:`FitRun.fit`; from public numbers, before anything is charged
+5. reserve the whole plan              :meth:`FitRun.reserve`
+6. buy ranges, scale, solve            :meth:`FitRun.solve`; every release is checked against the plan
+7. settle                              :func:`check_settled`: the ledger's records equal the plan
+8. report                              :meth:`FitRun.result`; coefficients in the user's units
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,41 +29,29 @@ from dperm.data.design.target_range import TargetRange
 from dperm.data.holding.holder import DataHolder, DesignData, Released
 from dperm.data.holding.table_data import TableData
 from dperm.data.tables.row_source import RowSource
-from dperm.errors import InvalidBounds, InvalidInput, PlanViolation, UtilityWarning
-from dperm.estimators.central.plan import utility_warnings
+from dperm.errors import InvalidBounds, PlanViolation, UtilityWarning
+from dperm.estimators.central.data_checks import TrainingData
+from dperm.estimators.central.ranges import RangePurchase
 from dperm.estimators.central.report import report_of
-from dperm.estimators.central.request import NUMBERS, FitRequest, PreparedFit, prepare
+from dperm.estimators.central.request import NUMBERS, PreparedFit
 from dperm.privacy.accounting import composition
-from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.ledger import Ledger, Spent
 from dperm.privacy.ledger.scope import InnerScope, Scope, SearchScope
 from dperm.privacy.randomness import RandomSource
-from dperm.queries.quantiles import as_narrow_as_the_grid, buy_range, buy_scaling
-from dperm.queries.statistics import TargetQuantileScores
 from dperm.reporting.report import PrivacyReport
+from dperm.solvers import Progress, Solution
 from dperm.types import FloatArray
 
-__all__ = [
-    "Fitted",
-    "Solved",
-    "assert_ledger_is_plan",
-    "declared_design",
-    "fingerprint_of",
-    "fit",
-    "fitted",
-    "ledger_of",
-    "one_entry_per_cell",
-    "solve",
-    "warn_of",
-]
+__all__ = ["FitResult", "FitRun", "Solved", "check_settled", "warn_caller"]
 
+SEEDED = "insecure_seed makes the noise reproducible"
 
-#: columns that a note names
-_MOST_NAMED = 5
+#: public constants of the scaling, and the scaled rows
+ScaledRows = tuple[Scaling, DesignMatrix]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """Coefficients in the user's units, the public constants of the scaling, and the report."""
 
     coefficients: FloatArray
@@ -66,41 +62,9 @@ class Fitted:
     report: PrivacyReport
 
 
-def fit(request: FitRequest, X: Any, target: FloatArray) -> Fitted:
-    """Carry out a fit; ``X`` is a finite float array, scipy sparse or read in blocks, ``target`` one number per row."""
-    X = one_entry_per_cell(X)
-    n, n_features = X.shape
-    ledger = ledger_of(request)
-    source = RandomSource(request.insecure_seed)
-    prepared = prepare(request, n, n_features)
-    unbounded = prepared.unbounded if source.secure else "insecure_seed makes the noise reproducible"
-    declared = declared_design(request, X)
-    warn_of(utility_warnings(request, prepared))  # before anything is charged
-    before = ledger.spent()
-    scope = Scope(
-        prepared.calibrated,
-        ledger,
-        request.neighbours,
-        request.purpose,
-        fingerprint=fingerprint_of(request.ledger, X, target),
-        unbounded=unbounded,
-    )
-    with scope:
-        solved = solve(request, prepared, scope, source, X, target, declared)
-    assert_ledger_is_plan(scope)
-    warn_of(solved.notes)
-    return fitted(request, prepared, scope, source, before, solved)
-
-
-def warn_of(texts: Iterable[str], depth: int = 4) -> None:
-    """Say what a fit is likely to lack to whoever called ``fit``, ``depth`` calls away."""
-    for text in texts:
-        warnings.warn(f"{text}.", UtilityWarning, stacklevel=depth)
-
-
 @dataclass(frozen=True)
 class Solved:
-    """What the solver found, in the scaled design, and all that was released on the way."""
+    """The solver's weights, in the scaled design, and everything that was released on the way."""
 
     weights: FloatArray
     n_steps: tuple[int, ...]
@@ -108,189 +72,165 @@ class Solved:
     design: DesignMatrix
     target_range: TargetRange | None
     released: tuple[Released, ...]
-    #: what the released values themselves give to worry about
+    #: doubts about the model that follow from the released values
     notes: tuple[str, ...] = ()
 
-
-def solve(
-    request: FitRequest,
-    prepared: PreparedFit,
-    scope: InnerScope,
-    source: RandomSource,
-    X: Any,
-    target: FloatArray,
-    declared: tuple[Scaling, DesignMatrix] | None,
-) -> Solved:
-    """Make the releases of one fit inside a scope: ranges that are bought, then the solver's."""
-    shop = RangePurchase(request, prepared.calibrated, scope, source)
-    scaling, design = declared if declared is not None else shop.features(X)
-    target_range = shop.target(target) if request.target == NUMBERS else None
-    solutions, released = [], shop.released
-    for k, one in enumerate(_heads(request, target, target_range)):
-        data = DesignData(design, one, *request.target_ends)
-        if data.facts != prepared.facts:
-            raise PlanViolation("the data's public facts differ from those the plan was made from.")
-        holder = DataHolder(data, scope, source, request.neighbours)
-        progress = _progress_of(request, k)
-        solutions.append(prepared.solver.solve(request.objective, holder, prepared.for_solver, progress))
-        if holder.shared:
-            raise PlanViolation("un-noised values left the holder of a fit that claims a guarantee.")
-        released = [*released, *holder.released]
-    weights = solutions[0].weights if len(solutions) == 1 else np.column_stack([s.weights for s in solutions])
-    notes = () if request.buys_target else tuple(dict.fromkeys(note for s in solutions for note in s.notes))
-    notes += shop.notes(X.shape[0], scaling, target_range)
-    steps = tuple(s.n_steps for s in solutions)
-    return Solved(weights, steps, scaling, design, target_range, tuple(released), notes)
+    @cached_property
+    def in_user_units(self) -> tuple[FloatArray, FloatArray]:
+        """Coefficients and intercept in the user's units."""
+        coefficients, intercept = self.scaling.coefficients_in_user_units(self.weights, self.design.intercept_height)
+        if self.target_range is not None:
+            coefficients = coefficients * self.target_range.half_width
+            intercept = self.target_range.centre + self.target_range.half_width * intercept
+        return coefficients, intercept
 
 
-def fitted(
-    request: FitRequest,
-    prepared: PreparedFit,
-    scope: Scope | SearchScope,
-    source: RandomSource,
-    before: Spent,
-    solved: Solved,
-) -> Fitted:
-    """Return what a settled scope lets out: coefficients in the user's units, and the report."""
-    scaling, target_range = solved.scaling, solved.target_range
-    coefficients, intercept = scaling.coefficients_in_user_units(solved.weights, solved.design.intercept_height)
-    if target_range is not None:
-        coefficients = coefficients * target_range.half_width
-        intercept = target_range.centre + target_range.half_width * intercept
-    support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
-    report = report_of(request, prepared, scope, source, solved.released, scaling, target_range, before, support)
-    said = [*utility_warnings(request, prepared), *solved.notes]
-    report = replace(report, public={**report.public, "warnings": said})
-    return Fitted(coefficients, intercept, solved.n_steps, scaling, target_range, report)
+class FitRun:
+    """One fit with its prepared plan, its data and its noise; a search makes one for each of its candidates."""
 
+    def __init__(self, prepared: PreparedFit, data: TrainingData, source: RandomSource) -> None:
+        self.prepared, self.data, self.source = prepared, data, source
+        self.request = prepared.request
+        #: rows scaled with declared bounds; None where ranges are bought
+        self.scaled: ScaledRows | None = None
+        #: what the ledger showed before the reservation
+        self.spent_before: Spent | None = None
 
-class RangePurchase:
-    """Buys the ranges that are not declared, inside a scope."""
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger to charge: the one that is given, or a new one in memory."""
+        given = self.request.ledger
+        return Ledger(neighbours=self.request.neighbours) if given is None else given
 
-    def __init__(
-        self, request: FitRequest, calibrated: CalibratedPlan, scope: InnerScope, source: RandomSource
-    ) -> None:
-        self._request, self._calibrated, self._scope, self._source = request, calibrated, scope, source
-        self.released: list[Released] = []
+    def fit(self) -> FitResult:
+        """Carry out the whole fit."""
+        self.scale_declared()
+        warn_caller(self.prepared.utility_warnings)
+        with self.reserve() as scope:
+            solved = self.solve(scope)
+        check_settled(scope)
+        warn_caller(solved.notes)
+        return self.result(scope, solved)
 
-    def _holder(self, X: Any) -> DataHolder:
-        return DataHolder(TableData(X), self._scope, self._source, self._request.neighbours)
+    # ---------------------------------------------------------------------------------- before anything is reserved
+    def scale_declared(self, known: Iterable[ScaledRows] = ()) -> None:
+        """Scale the rows with declared bounds; where ranges are bought, refuse what can be refused already.
 
-    def features(self, X: Any) -> tuple[Scaling, DesignMatrix]:
-        request, holder = self._request, self._holder(X)
-        scaling = buy_scaling(holder, request.bounds, self._calibrated, request.fit_intercept, request.boolean)
-        self.released += holder.released
-        return scaling, design_of(X, scaling, request.height)
+        A ``known`` design of the same data is used again.
+        """
+        request, X, bounds = self.request, self.data.X, self.request.bounds
+        if not request.buys_features(X.shape[1]):
+            scaling = bounds.scaling(X.shape[1], request.feature_names, request.fit_intercept, request.boolean)
+            for one in known:
+                if _same(one[0], scaling) and (one[1].intercept_height > 0.0) == request.fit_intercept:
+                    self.scaled = one
+                    return
+            self.scaled = scaling, design_of(X, scaling, request.height)
+            return
+        if sp.issparse(X) and bounds.row_norm is not None and request.fit_intercept:
+            raise InvalidBounds(
+                "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
+            )
+        if isinstance(X, RowSource):  # its values are read later, so it is checked now
+            X.check()
+            ensure_room(Shape.of(*X.shape, bounds.scaled_clip, bounds.row_norm, request.height))
 
-    def target(self, target: FloatArray) -> TargetRange:
-        request = self._request
-        if request.bounds.target is not None:
-            low, high = request.bounds.target
+    def reserve(self) -> Scope:
+        """Reserve the whole plan in the ledger; the scope that is returned admits nothing else."""
+        request, prepared = self.request, self.prepared
+        self.spent_before = self.ledger.spent()
+        return Scope(
+            prepared.calibrated,
+            self.ledger,
+            request.neighbours,
+            request.purpose,
+            fingerprint=self.data.fingerprint(request.ledger),
+            unbounded=prepared.unbounded if self.source.secure else SEEDED,
+        )
+
+    # ---------------------------------------------------------------------------------- inside the scope
+    def solve(self, scope: InnerScope) -> Solved:
+        """Make the releases of the plan: ranges that are bought, then the solver's."""
+        request, ranges, released = self.request, self._purchase(scope), list[Released]()
+        scaling, design = self.scaled or self._scale_bought(ranges)
+        target_range = self._target_range(ranges)
+        if ranges is not None:
+            released += ranges.released
+        solutions = []
+        for head, target in enumerate(self._targets(target_range)):
+            holder = self._holder(DesignData(design, target, *request.target_ends), scope)
+            solutions.append(self._solve_head(head, holder))
+            released += holder.released
+        weights = solutions[0].weights if len(solutions) == 1 else np.column_stack([s.weights for s in solutions])
+        notes = () if request.buys_target else tuple(dict.fromkeys(note for s in solutions for note in s.notes))
+        if ranges is not None:
+            notes += ranges.notes(scaling, target_range)
+        steps = tuple(s.n_steps for s in solutions)
+        return Solved(weights, steps, scaling, design, target_range, tuple(released), notes)
+
+    def _holder(self, data: Any, scope: InnerScope) -> DataHolder:
+        return DataHolder(data, scope, self.source, self.request.neighbours)
+
+    def _purchase(self, scope: InnerScope) -> RangePurchase | None:
+        if not self.request.n_bought(self.prepared.facts.n_features):
+            return None
+        return RangePurchase(self.prepared, lambda table: self._holder(TableData(table), scope))
+
+    def _scale_bought(self, ranges: RangePurchase | None) -> ScaledRows:
+        if ranges is None:
+            raise PlanViolation("rows with declared bounds must be scaled before the plan is reserved.")
+        scaling = ranges.features(self.data.X)
+        return scaling, design_of(self.data.X, scaling, self.request.height)
+
+    def _target_range(self, ranges: RangePurchase | None) -> TargetRange | None:
+        """Return the range of a numeric target, declared or bought."""
+        if self.request.target != NUMBERS:
+            return None
+        if self.request.bounds.target is not None:
+            low, high = self.request.bounds.target
         else:
-            holder = self._holder(target[:, None])
-            low, high = buy_range(holder, request.purchase, self._calibrated, 0, TargetQuantileScores)
-            self.released += holder.released
-        if not request.fit_intercept:  # nothing but the columns may move predictions away from zero
+            assert ranges is not None  # a target that is not declared is bought
+            low, high = ranges.target(self.data.target)
+        if not self.request.fit_intercept:  # only the columns may move predictions away from zero
             low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
         return TargetRange(float(low), float(high))
 
-    def notes(self, n: int, scaling: Scaling, target_range: TargetRange | None) -> tuple[str, ...]:
-        """Say which bought ranges may be far wider than the values in them, from the ranges alone."""
-        request, found = self._request, list[str]()
-        if not request.fit_intercept:  # ranges then reach to zero anyway
-            return ()
-        if request.buys_features(len(scaling.centre)):
-            for column in np.flatnonzero(request.bounds.bought_columns(len(scaling.centre), request.boolean)):
-                ends = scaling.centre[column] + scaling.scale[column] * np.array([-1.0, 1.0])
-                if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, n):
-                    names = request.feature_names
-                    found.append(f"column {column if names is None else repr(str(names[int(column)]))}")
-        if request.buys_target and target_range is not None:
-            ends = np.array([target_range.low, target_range.high])
-            if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, n, TargetQuantileScores):
-                found.append("the target")
-        if not found:
-            return ()
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        return (
-            f"the bought range of {', '.join(found[:_MOST_NAMED])}{more} is as narrow as the grid of ranges allows, "
-            "and the values may fill a small part of it, as years do: declare it in Bounds",
-        )
+    def _targets(self, target_range: TargetRange | None) -> Iterator[FloatArray]:
+        """Targets of the problems to solve: one, or one per class against the rest."""
+        target = self.data.target
+        if target_range is not None:
+            yield target_range.scaled(target)
+        elif self.request.n_heads == 1:
+            yield target
+        else:
+            for k in range(self.request.n_heads):
+                yield (target == k).astype(np.float64)
+
+    def _solve_head(self, head: int, holder: DataHolder) -> Solution:
+        """Solve one problem; the solver reaches the data through the holder only."""
+        if holder.facts != self.prepared.facts:
+            raise PlanViolation("the data's public facts differ from those the plan was made from.")
+        solver, objective, plan = self.prepared.solver, self.request.objective, self.prepared.for_solver
+        solution = solver.solve(objective, holder, plan, self._progress(head))
+        if holder.shared:
+            raise PlanViolation("un-noised values left the holder of a fit that claims a guarantee.")
+        return solution
+
+    def _progress(self, head: int) -> Progress | None:
+        """Report the steps of one head as a part of the steps of all."""
+        report, n_heads = self.request.progress, self.request.n_heads
+        if report is None:
+            return None
+        return lambda done, in_all: report(head * in_all + done, n_heads * in_all)
+
+    # ---------------------------------------------------------------------------------- after the scope is settled
+    def result(self, scope: Scope | SearchScope, solved: Solved) -> FitResult:
+        """Return coefficients in the user's units, and the report."""
+        report = report_of(self, scope, solved)
+        return FitResult(*solved.in_user_units, solved.n_steps, solved.scaling, solved.target_range, report)
 
 
-def ledger_of(request: FitRequest) -> Ledger:
-    """Return the ledger to charge: the one that is given, or a new one in memory."""
-    if request.ledger is None:
-        return Ledger(neighbours=request.neighbours)
-    if not isinstance(request.ledger, Ledger):
-        raise InvalidInput(f"ledger must be a Ledger or None, not {type(request.ledger).__name__}.")
-    return request.ledger
-
-
-def declared_design(
-    request: FitRequest, X: Any, known: Iterable[tuple[Scaling, DesignMatrix]] = ()
-) -> tuple[Scaling, DesignMatrix] | None:
-    """Scale with declared bounds, before anything is reserved: whatever is wrong with them costs nothing.
-
-    None where bounds are bought, which takes a reservation. A ``known`` design of the same data is used again.
-    """
-    if not request.buys_features(X.shape[1]):
-        scaling = request.bounds.scaling(X.shape[1], request.feature_names, request.fit_intercept, request.boolean)
-        for one in known:
-            if _same(one[0], scaling) and (one[1].intercept_height > 0.0) == request.fit_intercept:
-                return one
-        return scaling, design_of(X, scaling, request.height)
-    if sp.issparse(X) and request.bounds.row_norm is not None and request.fit_intercept:
-        raise InvalidBounds(
-            "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
-        )
-    if isinstance(X, RowSource):  # read only later: what could be refused then is refused now
-        X.check()
-        ensure_room(Shape.of(*X.shape, request.bounds.scaled_clip, request.bounds.row_norm, request.height))
-    return None
-
-
-def _same(one: Scaling, other: Scaling) -> bool:
-    return all(np.array_equal(value, vars(other)[name]) for name, value in vars(one).items())
-
-
-def _heads(request: FitRequest, target: FloatArray, target_range: TargetRange | None) -> Iterator[FloatArray]:
-    """Targets of the problems to solve: one, or one per class against the rest."""
-    if target_range is not None:
-        yield target_range.scaled(target)
-    elif request.n_heads == 1:
-        yield target
-    else:
-        for k in range(request.n_heads):
-            yield (target == k).astype(np.float64)
-
-
-def _progress_of(request: FitRequest, head: int) -> Any:
-    if request.progress is None:
-        return None
-    report = request.progress
-    return lambda done, in_all: report(head * in_all + done, request.n_heads * in_all)
-
-
-def one_entry_per_cell(X: Any) -> Any:
-    """Return sparse data in their one canonical form, without touching the caller's arrays."""
-    if not sp.issparse(X):
-        return X
-    canonical = sp.csr_array(X, copy=True)
-    canonical.sum_duplicates()
-    canonical.eliminate_zeros()
-    return canonical
-
-
-def fingerprint_of(ledger: Ledger | None, X: Any, target: FloatArray) -> str | None:
-    """Return the keyed fingerprint by which a ledger that is given knows the data."""
-    if ledger is None:
-        return None
-    table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-    return ledger.fingerprint([*table, target])
-
-
-def assert_ledger_is_plan(scope: Scope | SearchScope) -> None:
+def check_settled(scope: Scope | SearchScope) -> None:
     """Refuse a settled scope whose records are not what was planned."""
     recorded: Counter[Any] = Counter()
     for record in scope.records:
@@ -300,3 +240,16 @@ def assert_ledger_is_plan(scope: Scope | SearchScope) -> None:
         recorded = Counter({event: count for event, count in recorded.items() if event in planned})
     if recorded != planned:
         raise PlanViolation("the releases recorded in the ledger differ from the plan.")
+
+
+def warn_caller(texts: Iterable[str]) -> None:
+    """Warn of little use; the warning points to the nearest caller outside dperm."""
+    depth, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dperm":
+        depth, frame = depth + 1, frame.f_back
+    for text in texts:
+        warnings.warn(f"{text}.", UtilityWarning, stacklevel=depth)
+
+
+def _same(one: Scaling, other: Scaling) -> bool:
+    return all(np.array_equal(value, vars(other)[name]) for name, value in vars(one).items())

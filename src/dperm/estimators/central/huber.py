@@ -38,8 +38,9 @@ class DPHuberRegressor(PrivateRegressor):
     coef_, intercept_, n_features_in_, feature_names_in_, n_iter_, scaling_, target_range_, privacy_report_
         As in :class:`dperm.DPRidge`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     That of :class:`dperm.DPRidge`.
 
     Examples

@@ -57,7 +57,7 @@ class DPRidge(_LeastSquares):
 
     Minimises :math:`\frac1n \sum_i \tfrac12 (x_i^\top w - y_i)^2 + \tfrac{\text{strength}}{2} \|w\|_2^2` over scaled
     columns and a target scaled to [-1, 1], the intercept unpenalised. Coefficients and predictions are given
-    back in your units. In scikit-learn's words strength = alpha / n on scaled columns and target.
+    back in your units. In scikit-learn's terms strength = alpha / n on scaled columns and target.
 
     A person's residual counts up to ``residual_clip`` times half the width of the target's range, so that one person's
     effect is bounded. Beyond it the squared loss goes on as a straight line, which is the Huber loss: the clip changes
@@ -71,7 +71,8 @@ class DPRidge(_LeastSquares):
         min(1e-5, 1/n^2) by default.
     bounds : Bounds, "declare" or None
         What is public: ``Bounds(features=(lo, hi), target=(lo, hi))``. The target is clipped to its range, and so are
-        predictions. What is not declared is bought with 10% of the budget in all; "declare" asks you to write it.
+        predictions. What is not declared is bought with 10% of the budget in all; "declare" refuses the fit and shows
+        what to write.
     solver : str or Solver
         ``"auto"`` or a solver's name, or a configured solver object.
     strength : float, optional
@@ -90,7 +91,7 @@ class DPRidge(_LeastSquares):
     insecure_seed : int, optional
         Reproducible noise for tests; the result then has no guarantee.
     verbose : bool
-        Write how many steps are done, which tells nothing of the data.
+        Print how many steps are done; this reveals nothing about the data.
 
     Attributes
     ----------
@@ -101,13 +102,14 @@ class DPRidge(_LeastSquares):
     target_range_ : TargetRange
         Public range of the target, declared or bought.
     privacy_report_ : PrivacyReport
-        What was released and what that means.
+        What was released, and the guarantee that follows.
 
-    Guarantee
-    ---------
-    Released to whoever sees the model: what the solver's plan lists (and bought bounds), nothing else; :meth:`plan`
-    shows it beforehand. Covers one person's whole record, target included, under the chosen neighbours. Assumes one
-    row per person, public n and declared bounds that do not come from the data;
+    Notes
+    -----
+    **Guarantee.**
+    Released to everyone who sees the model: what the solver's plan lists (and bought bounds), nothing else;
+    :meth:`plan` shows it beforehand. Covers one person's whole record, target included, under the chosen neighbours.
+    Assumes one row per person, public n and declared bounds that do not come from the data;
     ``privacy_report_.guarantee.assumptions`` lists them.
 
     Examples
@@ -131,7 +133,7 @@ class DPLasso(_LeastSquares):
     r"""Lasso with a differential-privacy guarantee.
 
     Minimises :math:`\frac1n \sum_i \tfrac12 (x_i^\top w - y_i)^2 + \text{strength} \cdot \|w\|_1` over scaled
-    columns and a target scaled to [-1, 1], the intercept unpenalised. In scikit-learn's words strength = alpha on
+    columns and a target scaled to [-1, 1], the intercept unpenalised. In scikit-learn's terms strength = alpha on
     scaled columns and target. Which coefficients are not zero is part of the released model. Solvers ``"greedy"``
     and ``"peel"`` choose few columns and spend no noise on the others.
 
@@ -149,8 +151,9 @@ class DPLasso(_LeastSquares):
     coef_, intercept_, n_features_in_, feature_names_in_, n_iter_, scaling_, target_range_, privacy_report_
         As in :class:`dperm.DPRidge`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     That of :class:`dperm.DPRidge`.
 
     Examples
@@ -204,7 +207,7 @@ class DPElasticNet(_LeastSquares):
 
     Minimises :math:`\frac1n \sum_i \tfrac12 (x_i^\top w - y_i)^2 + \text{strength} \bigl(r \|w\|_1 + \tfrac{1 - r}{2}
     \|w\|_2^2\bigr)` with :math:`r` = ``l1_ratio``, over scaled columns and a target scaled to [-1, 1], the
-    intercept unpenalised. In scikit-learn's words strength = alpha on scaled columns and target.
+    intercept unpenalised. In scikit-learn's terms strength = alpha on scaled columns and target.
 
     Parameters
     ----------
@@ -222,8 +225,9 @@ class DPElasticNet(_LeastSquares):
     coef_, intercept_, n_features_in_, feature_names_in_, n_iter_, scaling_, target_range_, privacy_report_
         As in :class:`dperm.DPRidge`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     That of :class:`dperm.DPRidge`.
     """
 
@@ -289,8 +293,9 @@ class DPLinearRegression(_LeastSquares):
     coef_, intercept_, n_features_in_, feature_names_in_, n_iter_, scaling_, target_range_, privacy_report_
         As in :class:`dperm.DPRidge`.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     That of :class:`dperm.DPRidge`.
     """
 

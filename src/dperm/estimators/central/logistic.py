@@ -23,7 +23,7 @@ class DPLogisticRegression(PrivateClassifier):
     Minimises :math:`\frac1n \sum_i \ell(x_i^\top w, y_i) + \text{strength} \cdot \text{penalty}(w)` over the scaled
     columns, the intercept unpenalised, with :math:`\ell(z, y) = \log(1 + e^z) - y z` for two classes and
     :math:`\ell(z, y) = \log \sum_k e^{z_k} - z_y` for more. Scaling happens inside, with public constants; coefficients
-    are given back in your units. In scikit-learn's words strength = 1 / (n C) on scaled columns.
+    are given back in your units. In scikit-learn's terms strength = 1 / (n C) on scaled columns.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class DPLogisticRegression(PrivateClassifier):
     delta : float, optional
         min(1e-5, 1/n^2) by default.
     bounds : Bounds, "declare" or None
-        What is public about the columns; what is not declared is bought with 10% of the budget; "declare" asks you to
-        write it.
+        What is public about the columns; what is not declared is bought with 10% of the budget; "declare" refuses the
+        fit and shows what to write.
     solver : str or Solver
         ``"auto"`` or a solver's name, or a configured solver object.
     penalty : {"l2", "l1", "elastic-net", "none"}
@@ -56,7 +56,7 @@ class DPLogisticRegression(PrivateClassifier):
     insecure_seed : int, optional
         Reproducible noise for tests; the result then has no guarantee.
     verbose : bool
-        Write how many steps are done, which tells nothing of the data.
+        Print how many steps are done; this reveals nothing about the data.
 
     Attributes
     ----------
@@ -65,13 +65,14 @@ class DPLogisticRegression(PrivateClassifier):
     scaling_ : Scaling
         Public constants that clip and scale a row, in training and in prediction.
     privacy_report_ : PrivacyReport
-        What was released and what that means.
+        What was released, and the guarantee that follows.
 
-    Guarantee
-    ---------
-    Released to whoever sees the model: what the solver's plan lists (and bought bounds), nothing else; :meth:`plan`
-    shows it beforehand. Covers one person's whole record under the chosen neighbours. Assumes one row per person,
-    public n, public label set and declared bounds that do not come from the data;
+    Notes
+    -----
+    **Guarantee.**
+    Released to everyone who sees the model: what the solver's plan lists (and bought bounds), nothing else;
+    :meth:`plan` shows it beforehand. Covers one person's whole record under the chosen neighbours. Assumes one row
+    per person, public n, public label set and declared bounds that do not come from the data;
     ``privacy_report_.guarantee.assumptions`` lists them.
 
     Examples
@@ -144,7 +145,7 @@ class DPLogisticRegression(PrivateClassifier):
 
     @property
     def _one_vs_rest(self) -> bool:
-        return bool(self.privacy_report_.public["one_vs_rest"])  # of the fit, whatever the parameter says by now
+        return bool(self.privacy_report_.public["one_vs_rest"])  # of the fit: the parameter may have changed since
 
     def _saved(self) -> SavedModel:
         return SavedProbabilities(**self._saved_parts(), one_vs_rest=self._one_vs_rest)

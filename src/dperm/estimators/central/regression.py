@@ -1,4 +1,4 @@
-"""What private regressions share."""
+"""Base class of the private regressions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dperm.data.design.target_range import TargetRange
 from dperm.errors import InvalidData
-from dperm.estimators.central.base import PrivateLinearModel, Problem
-from dperm.estimators.central.fit import Fitted
-from dperm.estimators.central.messages import Y_NOT_FINITE
+from dperm.estimators.central.base import PrivateLinearModel
+from dperm.estimators.central.data_checks import Y_NOT_FINITE, TrainingData
+from dperm.estimators.central.fit import FitResult
 from dperm.estimators.central.request import NUMBERS
 from dperm.estimators.persistence.prediction import linear_scores
 from dperm.estimators.persistence.saved import SavedModel, SavedRegressor
@@ -20,27 +21,29 @@ from dperm.types import FloatArray
 __all__ = ["PrivateRegressor"]
 
 
-class PrivateRegressor(RegressorMixin, PrivateLinearModel):
+class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc]  # scikit-learn has no types
     """Fits and predicts numbers; see :class:`dperm.DPRidge`."""
 
     _target = NUMBERS
+    target_range_: TargetRange
 
-    def _problem(self, X: Any, y: Any) -> Problem:
-        X, y, boolean = self._training_data(X, y)
+    def _training_data(self, X: Any, y: Any) -> TrainingData:
+        X, y, boolean = self._checked_arrays(X, y)
         if y.dtype.kind not in "biuf":
             raise InvalidData("y must hold one number per row, not text or dates.")
         target = np.asarray(y, np.float64)
-        if not np.isfinite(target).all():  # a missing value among objects is one only now
+        if not np.isfinite(target).all():  # missing values among objects become NaN only here
             raise InvalidData(Y_NOT_FINITE)
-        return Problem(X, target, boolean)
+        return TrainingData(X, target, boolean)
 
-    def _adopt(self, problem: Problem, fitted: Fitted) -> None:
-        self.coef_ = np.ascontiguousarray(fitted.coefficients)
-        self.intercept_ = float(fitted.intercept)
-        self.n_iter_ = fitted.n_steps[0]
-        self.scaling_ = fitted.scaling
-        self.target_range_ = fitted.target_range
-        self.privacy_report_ = fitted.report
+    def _adopt(self, data: TrainingData, result: FitResult) -> None:
+        assert result.target_range is not None  # every regression has one
+        self.coef_ = np.ascontiguousarray(result.coefficients)
+        self.intercept_ = float(result.intercept)
+        self.n_iter_ = result.n_steps[0]
+        self.scaling_ = result.scaling
+        self.target_range_ = result.target_range
+        self.privacy_report_ = result.report
 
     def predict(self, X: Any) -> FloatArray:
         """Return the predicted number of every row, clipped to the target's bounds."""

@@ -1,25 +1,22 @@
-"""The report of a fit: what was released and what that means."""
+"""Writes the report of a fit: what was released and what that means."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import dperm
-from dperm.data.design.matrix import Scaling
-from dperm.data.design.target_range import TargetRange
 from dperm.data.holding.holder import Released
 from dperm.errors import Unsupported
-from dperm.estimators.central.request import FitRequest, PreparedFit
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
-from dperm.privacy.ledger import Spent
 from dperm.privacy.ledger.scope import Scope, SearchScope
-from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import PrivacyReport, ReleaseLine
+
+if TYPE_CHECKING:
+    from dperm.estimators.central.fit import FitRun, Solved
 
 __all__ = ["report_of"]
 
@@ -29,23 +26,30 @@ ARITHMETIC = (
 )
 
 
-def report_of(
-    request: FitRequest,
-    prepared: PreparedFit,
-    scope: Scope | SearchScope,
-    source: RandomSource,
-    released: Sequence[Released],
-    scaling: Scaling,
-    target_range: TargetRange | None,
-    before: Spent,
-    support: NDArray[np.intp],
-) -> PrivacyReport:
+def report_of(run: FitRun, scope: Scope | SearchScope, solved: Solved) -> PrivacyReport:
     """Write the report of a fit that is settled."""
-    budget, facts = prepared.budget, prepared.facts
-    accounting = Accounting.of(scope.event, budget.delta)
+    accounting = Accounting.of(scope.event, run.prepared.budget.delta)
+    guarantee, reason = _guarantee(run, scope, accounting)
+    return PrivacyReport(
+        planned=accounting,
+        guarantee=guarantee,
+        reason=reason,
+        releases=_lines(run.prepared.calibrated, solved.released),
+        public=_public(run, solved),
+        arithmetic=ARITHMETIC,
+        randomness="AES-256-CTR keyed by the operating system" if run.source.secure else "insecure seed (reproducible)",
+        ledger=_ledger(run, scope),
+        version=dperm.__version__,
+    )
+
+
+def _guarantee(
+    run: FitRun, scope: Scope | SearchScope, accounting: Accounting
+) -> tuple[Guarantee, None] | tuple[None, str]:
+    """Return the guarantee, or the reason why there is none."""
+    request, budget = run.request, run.prepared.budget
     if request.calibration == "certified" and accounting.epsilon > budget.epsilon:
         raise Unsupported("the accounted epsilon exceeds the budget; please report this as a bug.")
-    guarantee, reason = None, None
     if scope.unbounded is None:
         guarantee = Guarantee(
             epsilon=accounting.epsilon,
@@ -54,12 +58,19 @@ def report_of(
             assumptions=request.assumptions,
             looseness=accounting.looseness,
         )
-    else:
-        reason = scope.unbounded.rstrip(".") + "."
-        if request.calibration == "paper":
-            reason += f" The epsilon that can be certified for this noise at delta={budget.delta:.3g} is"
-            reason += f" {accounting.epsilon:.4g}; the paper states {budget.epsilon:.4g}."
-    after = scope.ledger.for_dataset(scope.reservation.dataset).spent()
+        return guarantee, None
+    reason = scope.unbounded.rstrip(".") + "."
+    if request.calibration == "paper":
+        reason += f" The epsilon that can be certified for this noise at delta={budget.delta:.3g} is"
+        reason += f" {accounting.epsilon:.4g}; the paper states {budget.epsilon:.4g}."
+    return None, reason
+
+
+def _public(run: FitRun, solved: Solved) -> dict[str, Any]:
+    """Return everything public about the fit: declared, bought or released."""
+    request, prepared, facts = run.request, run.prepared, run.prepared.facts
+    scaling, target_range, coefficients = solved.scaling, solved.target_range, solved.in_user_units[0]
+    support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
     public = {
         "records": facts.n,
         "features": facts.n_features,
@@ -85,31 +96,28 @@ def report_of(
             "target": [target_range.low, target_range.high],
             "target_bounds": "bought" if request.buys_target else "declared",
         }
-    return PrivacyReport(
-        planned=accounting,
-        guarantee=guarantee,
-        reason=reason,
-        releases=_lines(prepared.calibrated, released),
-        public=public,
-        arithmetic=ARITHMETIC,
-        randomness="AES-256-CTR keyed by the operating system" if source.secure else "insecure seed (reproducible)",
-        ledger={
-            "dataset": scope.reservation.dataset,
-            "reservation": scope.reservation.id,
-            "neighbours": str(after.neighbours),
-            # data recognised under another name were charged there, where nothing was read before the charge
-            "spent_before": before.epsilon if before.dataset == after.dataset else None,
-            "spent_after": after.epsilon,
-            "delta": after.delta,
-            "n_fits": after.n_fits,
-            "cap": None if after.cap is None else after.cap.budget.epsilon,
-            "used_before": before.used if before.dataset == after.dataset else None,
-            "used_after": after.used,
-            "room_for_epsilon": after.fits_epsilon,
-            "head": scope.ledger.head,
-        },
-        version=dperm.__version__,
-    )
+    return {**public, "warnings": [*prepared.utility_warnings, *solved.notes]}
+
+
+def _ledger(run: FitRun, scope: Scope | SearchScope) -> dict[str, Any]:
+    """Return what the ledger shows before and after the fit."""
+    before, after = run.spent_before, scope.ledger.for_dataset(scope.reservation.dataset).spent()
+    # data recognised under another name were charged there, where nothing was read before the charge
+    same = before is not None and before.dataset == after.dataset
+    return {
+        "dataset": scope.reservation.dataset,
+        "reservation": scope.reservation.id,
+        "neighbours": str(after.neighbours),
+        "spent_before": before.epsilon if before is not None and same else None,
+        "spent_after": after.epsilon,
+        "delta": after.delta,
+        "n_fits": after.n_fits,
+        "cap": None if after.cap is None else after.cap.budget.epsilon,
+        "used_before": before.used if before is not None and same else None,
+        "used_after": after.used,
+        "room_for_epsilon": after.fits_epsilon,
+        "head": scope.ledger.head,
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -1,16 +1,21 @@
-"""What a fit is asked for, all of it public, and the data-free plan that follows from it."""
+"""Plans a fit from public facts alone: what is requested, the calibrated plan, its forecast and its warnings."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from dperm.data.design.bounds import Bounds, QuantilePurchase
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import Shape
 from dperm.data.holding.holder import DryRunHolder
-from dperm.errors import InvalidBounds, Unsupported
+from dperm.errors import InvalidBounds, InvalidInput, Unsupported
 from dperm.objective import Objective
 from dperm.privacy.accounting import gdp
 from dperm.privacy.accounting.budget import Budget, default_delta
@@ -20,14 +25,20 @@ from dperm.privacy.ledger import Ledger
 from dperm.queries.quantiles import INNERMOST, rank_error, with_purchase
 from dperm.queries.statistics import QuantileScores, TargetQuantileScores
 from dperm.solvers import Progress, Solver
+from dperm.solvers.base import Forecast
 from dperm.types import BoolArray
 
 __all__ = ["CLASSES", "NUMBERS", "FitRequest", "PreparedFit", "dry_run", "prepare", "resolve_bounds"]
 
-#: what a target is
+#: kinds of target
 CLASSES, NUMBERS = "classes", "numbers"
 
+#: smallest epsilon that a solver is told of, so that the part it gets of a tiny budget is still a budget
 _LEAST_EPSILON = 1e-12
+#: share of the records by which the bought range of a target may be off before a plan warns of it
+_ROUGH = 0.2
+#: standard deviation, in units of the declared range, below which columns may be lost unnoticed
+_NARROW = 0.05
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,8 @@ class FitRequest:
     fit_intercept: bool
     ledger: Ledger | None
     insecure_seed: int | None
-    purpose: str
+    #: name of the estimator
+    estimator: str
     assumptions: tuple[str, ...]
     feature_names: Sequence[str] | None = None
     boolean: BoolArray | None = None
@@ -55,6 +67,11 @@ class FitRequest:
     n_heads: int = 1
     progress: Progress | None = None
     calibration: str = "certified"
+
+    @property
+    def purpose(self) -> str:
+        """What the ledger shows about this fit."""
+        return f"{self.estimator} ({self.solver.name})"
 
     @property
     def target_ends(self) -> tuple[float, float]:
@@ -70,7 +87,7 @@ class FitRequest:
 
     @property
     def purchase(self) -> QuantilePurchase:
-        """How whatever is not declared is bought."""
+        """How ranges that are not declared are bought."""
         return self.bounds.purchase or QuantilePurchase()
 
     def buys_features(self, n_features: int) -> bool:
@@ -93,8 +110,9 @@ class FitRequest:
 
 @dataclass(frozen=True)
 class PreparedFit:
-    """A plan with its noise, rehearsed without data; nothing is reserved yet."""
+    """A calibrated plan that passed a dry run without data; nothing is reserved yet."""
 
+    request: FitRequest
     budget: Budget
     facts: Facts
     #: the solver that was asked for, or the one that an automatic rule chose
@@ -104,6 +122,78 @@ class PreparedFit:
     for_solver: CalibratedPlan
     #: why the result will carry no guarantee, if so
     unbounded: str | None = None
+
+    @cached_property
+    def forecast(self) -> Forecast | None:
+        """The solver's forecast for one problem, computed once; None where no theorem gives one."""
+        request = self.request
+        if request.calibration == "paper":
+            return None
+        return self.solver.forecast(request.objective, self.facts, self.for_solver, request.neighbours)
+
+    @property
+    def utility_warnings(self) -> tuple[str, ...]:
+        """Why the model may be of little use, from public numbers; a fit warns of it before anything is charged."""
+        out = list[str]()
+        if self.budget.delta > 1.0 / self.facts.n:
+            out.append("delta is above 1/n, so that some person's whole record may be revealed: 1/n^2 is usual")
+        out += _doubtful_ranges(self)
+        forecast = self.forecast
+        if forecast is not None:
+            if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
+                out.append(
+                    "the forecast shows no gain over predicting one value for everybody (it rests on bounds, which are "
+                    "often pessimistic)"
+                )
+            # Scales that are declared follow the data, and bought ranges do so up to a factor of 2, else a note says
+            # so; a declared range need not.
+            declared = self.request.bounds.features is not None
+            if declared and forecast.least_seen is not None and forecast.least_seen > _NARROW:
+                out.append(
+                    f"{_thin_columns(forecast.least_seen)} lose half of their weight or more: declare narrower ranges, "
+                    "or Bounds(centre=, scale=, clip=)"
+                )
+            out += forecast.doubts
+        return tuple(out)
+
+    def for_request(self, request: FitRequest, shape: tuple[int, int]) -> PreparedFit:
+        """Return this plan for the request of a fit of ``shape``; refused unless both ask for the same plan."""
+        names = [one.name for one in fields(FitRequest) if one.name not in _NOT_PLANNED]
+        same = all(_equal(getattr(self.request, name), getattr(request, name)) for name in names)
+        if not same or facts_of(request, *shape) != self.facts:
+            raise InvalidInput(
+                "the prepared plan belongs to other parameters, rows, columns or classes than this fit: prepare it "
+                "again."
+            )
+        return self.keeping_forecast(request=request)
+
+    def keeping_forecast(self, **changes: Any) -> PreparedFit:
+        """Return a copy with other fields on which the forecast does not depend: it is not computed again."""
+        made = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(made, name, value)
+        return made
+
+
+#: fields of a request on which neither plan nor noise depends
+_NOT_PLANNED = ("feature_names", "assumptions", "progress")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Compare two public parameters, arrays and containers of arrays included."""
+    if one is other:
+        return True
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return type(one) is type(other) and np.array_equal(one, other)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Bounds):
+        return _equal(vars(one), vars(other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
 
 
 def resolve_bounds(bounds: Bounds | str | None) -> Bounds:
@@ -134,7 +224,7 @@ def plan_of(request: FitRequest, solver: Solver, facts: Facts) -> Plan:
 
 
 def prepare(request: FitRequest, n: int, n_features: int) -> PreparedFit:
-    """Choose, plan, calibrate and dry_run a fit: whatever is refused is refused here, at no cost."""
+    """Choose the solver, plan, calibrate and dry-run a fit; what is refused here costs nothing."""
     delta = default_delta(n) if request.budget_delta is None else request.budget_delta
     budget, facts = Budget(request.budget_epsilon, delta), facts_of(request, n, n_features)
     own = _own_part(request, budget, n_features)
@@ -152,14 +242,14 @@ def prepare(request: FitRequest, n: int, n_features: int) -> PreparedFit:
         calibrated, unbounded = printed.calibrated, printed.reason
     else:
         calibrated = calibrate(plan_of(request, solver, facts), budget)
-    _refuse_ruin(request, calibrated, n)
-    made = PreparedFit(budget, facts, solver, calibrated, replace(calibrated, budget=own), unbounded)
-    dry_run(request, made)
+    _refuse_a_lost_target(request, calibrated, n)
+    made = PreparedFit(request, budget, facts, solver, calibrated, replace(calibrated, budget=own), unbounded)
+    dry_run(made)
     return made
 
 
-def _refuse_ruin(request: FitRequest, calibrated: CalibratedPlan, n: int) -> None:
-    """Refuse to buy the target's range where it may come out anywhere: predictions would then be off without limit."""
+def _refuse_a_lost_target(request: FitRequest, calibrated: CalibratedPlan, n: int) -> None:
+    """Refuse to buy the target's range with so few rows that it may come out anywhere, and predictions with it."""
     if not request.buys_target:
         return
     needed = rank_error(request.purchase, calibrated, TargetQuantileScores) / INNERMOST
@@ -171,9 +261,9 @@ def _refuse_ruin(request: FitRequest, calibrated: CalibratedPlan, n: int) -> Non
         )
 
 
-def dry_run(request: FitRequest, prepared: PreparedFit) -> None:
-    """Try the solver without data: whatever it would be refused for is refused here."""
-    calibrated = prepared.calibrated
+def dry_run(prepared: PreparedFit) -> None:
+    """Run the solver without data, so that a release outside the plan is refused before anything is reserved."""
+    request, calibrated = prepared.request, prepared.calibrated
     bought = (QuantileScores.name, TargetQuantileScores.name)
     releases = [r for r in calibrated.plan.releases if r.query not in bought]
     trial = DryRunHolder(prepared.facts, request.neighbours, {r.query: r.event(calibrated.scale) for r in releases})
@@ -191,3 +281,29 @@ def _own_part(request: FitRequest, budget: Budget, n_features: int) -> Budget:
         return budget
     epsilon = gdp.epsilon_of(budget.mu * math.sqrt(part), budget.delta)
     return Budget(max(epsilon, _LEAST_EPSILON), budget.delta)
+
+
+def _thin_columns(least_seen: float) -> str:
+    if least_seen >= 0.5:  # no column's standard deviation is above half of its range
+        return "all columns, however spread over their declared ranges,"
+    return f"columns whose standard deviation is below about {least_seen:.1%} of their declared range"
+
+
+def _doubtful_ranges(prepared: PreparedFit) -> list[str]:
+    """Warn of bought ranges that may be far off; those of a target that may fail altogether are refused before."""
+    request, calibrated, n, out = prepared.request, prepared.calibrated, prepared.facts.n, list[str]()
+    if request.buys_features(prepared.facts.n_features):
+        missed = rank_error(request.purchase, calibrated) / n
+        if missed > INNERMOST:  # further inside than that no quantile is bought
+            out.append(
+                f"the ranges bought for columns may be misplaced by up to {min(missed, 1.0):.0%} of the records, and a "
+                "column with a misplaced range adds nothing to the model: declare bounds if you can"
+            )
+    if request.buys_target:
+        missed = rank_error(request.purchase, calibrated, TargetQuantileScores) / n
+        if missed > _ROUGH:
+            out.append(
+                f"the range bought for the target may be misplaced by up to {missed:.0%} of the records, and several "
+                "times too wide or too narrow: declare Bounds(target=(lo, hi)) if you can"
+            )
+    return out

@@ -1,4 +1,4 @@
-"""A model's score on rows that were held out, released with noise and paid for."""
+"""Scores a model on held-out rows, with noise and at a cost in epsilon."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from dperm.data.design.chunked import design_of
 from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.data.tables.frames import plain_labels
 from dperm.errors import InvalidData
-from dperm.estimators.central.fit import fingerprint_of, one_entry_per_cell
-from dperm.estimators.central.messages import Y_NOT_FINITE
-from dperm.estimators.central.request import NUMBERS, prepare
+from dperm.estimators.central.base import PrivateLinearModel
+from dperm.estimators.central.data_checks import Y_NOT_FINITE, fingerprint_of, one_entry_per_cell
+from dperm.estimators.central.fit import SEEDED
+from dperm.estimators.central.request import NUMBERS, PreparedFit
 from dperm.estimators.persistence.saved import SavedClassifier, SavedModel, SavedRegressor
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget, default_delta
@@ -30,7 +31,7 @@ from dperm.queries import CorrectPredictions, SquaredErrors
 from dperm.reporting.report import PrivacyReport
 from dperm.types import FloatArray
 
-__all__ = ["PaidScore", "marks_of_fit_and_score", "paid_score", "plans_of_fit_and_score", "report_with_score"]
+__all__ = ["PaidScore", "fingerprints_of_fit_and_score", "paid_score", "plans_of_fit_and_score", "report_with_score"]
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class PaidScore:
     kind : str
         ``"accuracy"``, or ``"root mean squared error"`` in the target's unit.
     value, low, high : float
-        The score, and the interval that its noise leaves with 95% probability; how few rows there are is not in it.
+        The score, and its interval of 95% probability for the noise; the sampling error of few rows is not included.
     budget : Budget
-        What it cost; charged to the same data set as the fit.
+        Its cost; charged to the same data set as the fit.
     """
 
     kind: str
@@ -96,11 +97,11 @@ def paid_score(
     noise = GaussianNoise(calibrated.noise_multiplier(query.name))
     scale = noise.noise_scale(query.sensitivity(data.facts, relation), query.bound(data.facts), 1)
     source = RandomSource(insecure_seed)
-    unbounded = None if source.secure else "insecure_seed makes the noise reproducible"
+    unbounded = None if source.secure else SEEDED
     purpose = f"score of {model.estimator} on held-out rows"
-    books = ledger if ledger is not None else Ledger(neighbours=relation)
-    known = fingerprint_of(ledger, X, given)  # as in a fit: rows that were charged elsewhere are recognised
-    with Scope(calibrated, books, relation, purpose, fingerprint=known, unbounded=unbounded) as scope:
+    charged = ledger if ledger is not None else Ledger(neighbours=relation)
+    known = fingerprint_of(ledger, X, given)  # as in a fit: rows charged under another name are recognised
+    with Scope(calibrated, charged, relation, purpose, fingerprint=known, unbounded=unbounded) as scope:
         total = float(DataHolder(data, scope, source, relation).release(query, noise)[0])
     ends95 = [total / n + sign * 1.96 * scale / n for sign in (0.0, -1.0, 1.0)]
     if isinstance(model, SavedRegressor):
@@ -114,24 +115,21 @@ def _plan(query: str, budget: Budget) -> CalibratedPlan:
     return calibrate(Plan((PlannedRelease(query, "gaussian", 1),)), budget)
 
 
-def plans_of_fit_and_score(
-    estimator: Any, n: int, n_features: int, n_classes: int | None, *, held_out: int, epsilon: float
-) -> tuple[Event, Event]:
-    """Return what a fit of these public numbers and a paid score on ``held_out`` rows will be charged for."""
-    request = estimator._public_request(n, n_features, n_classes)
-    query = SquaredErrors.name if request.target == NUMBERS else CorrectPredictions.name
+def plans_of_fit_and_score(prepared: PreparedFit, *, held_out: int, epsilon: float) -> tuple[Event, Event]:
+    """Return what a prepared fit and a paid score on ``held_out`` rows will be charged for."""
+    query = SquaredErrors.name if prepared.request.target == NUMBERS else CorrectPredictions.name
     score = _plan(query, Budget(epsilon, default_delta(held_out)))
-    return prepare(request, n, n_features).calibrated.event, score.event
+    return prepared.calibrated.event, score.event
 
 
-def marks_of_fit_and_score(
-    estimator: Any, rows: tuple[Any, Any], held_out: tuple[Any, Any], ledger: Ledger
+def fingerprints_of_fit_and_score(
+    estimator: PrivateLinearModel, rows: tuple[Any, Any], held_out: tuple[Any, Any], ledger: Ledger
 ) -> tuple[str | None, str | None]:
-    """Return the fingerprints by which a ledger will know the rows of a fit and those of its paid score."""
-    problem = copy.copy(estimator)._problem(*rows)
-    target = held_out[1] if problem.classes is None else np.searchsorted(problem.classes, held_out[1])
+    """Return the fingerprints by which a ledger will recognise the rows of a fit and those of its paid score."""
+    data = copy.copy(estimator)._training_data(*rows).canonical()
+    target = held_out[1] if data.classes is None else np.searchsorted(data.classes, held_out[1])
     return (
-        fingerprint_of(ledger, problem.X, problem.target),
+        data.fingerprint(ledger),
         fingerprint_of(ledger, held_out[0], np.asarray(target, np.float64)),
     )
 
@@ -139,20 +137,20 @@ def marks_of_fit_and_score(
 def report_with_score(
     report: PrivacyReport, score: PaidScore, plans: tuple[Event, Event], ledger: Ledger
 ) -> PrivacyReport:
-    """Return the report of a fit that a paid score of its model was released beside."""
+    """Return the report of a fit with the paid score of its model added."""
     delta = report.planned.delta
-    told = {key: value for key, value in asdict(score).items() if key != "budget"}
-    told |= {"epsilon": score.budget.epsilon, "delta": score.budget.delta}
-    told["epsilon_together"] = composition.upper_epsilon(Composed(plans), delta)[0]
+    public = {key: value for key, value in asdict(score).items() if key != "budget"}
+    public |= {"epsilon": score.budget.epsilon, "delta": score.budget.delta}
+    public["epsilon_together"] = composition.upper_epsilon(Composed(plans), delta)[0]
     spent = ledger.spent()
-    books = {
+    balance = {
         "spent_after": spent.epsilon,
         "n_fits": spent.n_fits,
         "used_after": spent.used,
         "room_for_epsilon": spent.fits_epsilon,
         "head": ledger.head,
     }
-    return replace(report, score=told, ledger={**report.ledger, **books})
+    return replace(report, score=public, ledger={**report.ledger, **balance})
 
 
 def _target(model: SavedModel, y: Any, n: int) -> FloatArray:
@@ -170,7 +168,7 @@ def _target(model: SavedModel, y: Any, n: int) -> FloatArray:
         numbers = labels.astype(np.float64)
     except (TypeError, ValueError):
         refused = InvalidData("y must hold numbers, as it did in the fit.")
-    if refused is not None:  # raised out here: an error's context would keep the values that its sentence hides
+    if refused is not None:  # raised outside the except block: an error's context would keep the hidden values
         raise refused
     if not np.isfinite(numbers).all():
         raise InvalidData(Y_NOT_FINITE)

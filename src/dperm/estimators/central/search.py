@@ -1,34 +1,37 @@
-"""Repeat and select: a search planned before any data, and carried out as one release. Proof: ``tuning.proof.md``."""
+"""Plans a search before any data are touched, and carries it out as one release. Proof: ``tuning.proof.md``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 import numpy as np
 
-from dperm.data.design.matrix import DesignMatrix, Scaling
 from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.errors import DpermError
-from dperm.estimators.central.fit import Solved, solve
+from dperm.estimators.central.data_checks import TrainingData
+from dperm.estimators.central.fit import SEEDED, FitResult, FitRun, Solved, check_settled, warn_caller
+from dperm.estimators.central.plan import SearchSummary, summarise
 from dperm.estimators.central.request import NUMBERS, FitRequest, PreparedFit, dry_run, prepare
 from dperm.privacy.accounting import gdp
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease, smallest_scale
 from dperm.privacy.accounting.events import Event, Gaussian, OneOf, RepeatAndSelect
+from dperm.privacy.accounting.guarantee import Accounting
 from dperm.privacy.ledger.scope import SearchScope
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries import CorrectPredictions, SquaredErrors
-from dperm.types import FloatArray
 
-__all__ = ["Candidate", "SearchPlan", "naming", "plan_search", "search"]
+__all__ = ["Candidate", "SearchPlan", "SearchRun", "naming", "plan_search"]
 
+Run = TypeVar("Run")
 
+#: smallest epsilon of a run, so that its part of a tiny budget is still a budget
 _LEAST_EPSILON = 1e-12
 
 
@@ -37,7 +40,6 @@ class Candidate:
     """One setting of the public list, ready to run: a fit and its score, with their noise."""
 
     name: str
-    request: FitRequest
     prepared: PreparedFit
     score: type[CorrectPredictions] | type[SquaredErrors]
 
@@ -50,6 +52,33 @@ class SearchPlan:
     candidates: tuple[Candidate, ...]
     expected_runs: float
     event: RepeatAndSelect
+
+    def summary(self) -> SearchSummary:
+        """Describe what the search would release."""
+        return SearchSummary(
+            estimator=self.candidates[0].prepared.request.estimator,
+            budget=self.budget,
+            epsilon=Accounting.of(self.event, self.budget.delta).epsilon,
+            expected_runs=self.expected_runs,
+            candidates=tuple((one.name, summarise(one.prepared)) for one in self.candidates),
+        )
+
+    def best_run(self, source: RandomSource, run: Callable[[int], tuple[Run, float]]) -> tuple[int, Run]:
+        """Make a random number of runs; return the best one and the candidate that it drew. Nothing else is kept.
+
+        ``run`` fits and scores the candidate of an index. Runs are independent: each draws a candidate, fits and scores
+        it; after each the search ends with probability 1 / expected_runs, which draws their number from the geometric
+        law exactly.
+        """
+        runs = Fraction(self.expected_runs)
+        best: tuple[int, Run] | None = None
+        best_score = -np.inf
+        while best is None or source.below(runs.numerator) >= runs.denominator:
+            index = source.below(len(self.candidates))
+            found, score = run(index)
+            if best is None or score > best_score:
+                best, best_score = (index, found), score
+        return best
 
 
 @dataclass(frozen=True)
@@ -84,11 +113,12 @@ def _louder(plan: CalibratedPlan, factor: float) -> CalibratedPlan:
 
 @contextmanager
 def naming(candidate: str) -> Iterator[None]:
-    """Say which candidate is refused."""
+    """Let an error say which candidate is refused."""
     try:
         yield
     except DpermError as error:
-        raise type(error)(f"candidate {candidate}: {error}") from None
+        error.add_place(f"candidate {candidate}")
+        raise
 
 
 @lru_cache(maxsize=256)
@@ -113,7 +143,7 @@ def plan_search(
     """Plan and calibrate every candidate so that the whole search fits the budget; from public numbers only.
 
     A run is given the part of mu that a search over single Gaussian releases would leave it, ``score_share`` of its
-    square for the score. What other kinds of noise cost more or less is then settled by one common factor.
+    square for the score. One common factor then corrects for other kinds of noise, which cost more or less.
     """
     mu = 1.0 / _multiplier_of_a_run(expected_runs, budget)
     own = max(gdp.epsilon_of(mu * (1.0 - score_share) ** 0.5, budget.delta), _LEAST_EPSILON)
@@ -121,14 +151,14 @@ def plan_search(
     candidates = []
     for name, request in requests:
         with naming(name):
-            prepared = prepare(replace(request, budget_epsilon=own, budget_delta=budget.delta), n, n_features)
+            # without progress: whoever sees the steps of runs could count the runs, and their number is not released
+            asked = replace(request, budget_epsilon=own, budget_delta=budget.delta, progress=None)
+            prepared = prepare(asked, n, n_features)
         score = SquaredErrors if request.target == NUMBERS else CorrectPredictions
         # a group's multiplier is scale sqrt(count / share): this share gives the score its own
         share = (prepared.calibrated.scale / score_multiplier) ** 2
         plan = prepared.calibrated.plan + Plan((PlannedRelease(score.name, "gaussian", 1, share),))
-        candidates.append(
-            Candidate(name, request, replace(prepared, calibrated=replace(prepared.calibrated, plan=plan)), score)
-        )
+        candidates.append(Candidate(name, replace(prepared, calibrated=replace(prepared.calibrated, plan=plan)), score))
     plans = tuple(dict.fromkeys(one.prepared.calibrated for one in candidates))
     factor = _factor(plans, expected_runs, budget)
     made = tuple(_with_noise(one, factor) for one in candidates)
@@ -137,11 +167,11 @@ def plan_search(
 
 
 def _with_noise(candidate: Candidate, factor: float) -> Candidate:
-    """Multiply the noise of a candidate, and try it without data."""
+    """Multiply the noise of a candidate by a factor, and dry-run it."""
     prepared = candidate.prepared
     calibrated, for_solver = _louder(prepared.calibrated, factor), _louder(prepared.for_solver, factor)
     with naming(candidate.name):
-        dry_run(candidate.request, replace(prepared, calibrated=for_solver, for_solver=for_solver))
+        dry_run(replace(prepared, calibrated=for_solver, for_solver=for_solver))
         _score_noise(candidate, calibrated).noise_scale(*_score_numbers(candidate), 1)
     return replace(candidate, prepared=replace(prepared, calibrated=calibrated, for_solver=for_solver))
 
@@ -151,57 +181,75 @@ def _score_noise(candidate: Candidate, calibrated: CalibratedPlan) -> GaussianNo
 
 
 def _score_numbers(candidate: Candidate) -> tuple[float, float]:
-    """Sensitivity and bound of the score, for the trial."""
+    """Sensitivity and bound of the score, for the dry run."""
     facts = candidate.prepared.facts
     query = candidate.score(np.zeros(facts.d))
-    return query.sensitivity(facts, candidate.request.neighbours), query.bound(facts)
+    return query.sensitivity(facts, candidate.prepared.request.neighbours), query.bound(facts)
 
 
-def search(
-    plan: SearchPlan,
-    scope: SearchScope,
-    source: RandomSource,
-    X: Any,
-    target: FloatArray,
-    designs: Sequence[tuple[Scaling, DesignMatrix] | None],
-) -> tuple[int, Solved]:
-    """Carry out a search; return its best run and which candidate that drew. Nothing else is kept.
+class SearchRun:
+    """One search with its plan, its data and its noise; every candidate is a :class:`FitRun`."""
 
-    Runs are independent: each draws a candidate, fits and scores it; after each the search ends with probability
-    1 / expected_runs, which draws their number from the geometric law exactly.
-    """
-    runs = Fraction(plan.expected_runs)
-    best: tuple[int, Solved] | None = None
-    best_score = -np.inf
-    while best is None or source.below(runs.numerator) >= runs.denominator:
-        index = source.below(len(plan.candidates))
-        solved, score = _run(plan.candidates[index], scope, source, X, target, designs[index])
-        if best is None or score > best_score:
-            best, best_score = (index, solved), score
-    return best
+    def __init__(self, plan: SearchPlan, data: TrainingData, source: RandomSource) -> None:
+        self.plan, self.data, self.source = plan, data, source
 
+    @cached_property
+    def fits(self) -> tuple[FitRun, ...]:
+        """One fit for each candidate."""
+        return tuple(FitRun(one.prepared, self.data, self.source) for one in self.plan.candidates)
 
-def _run(
-    candidate: Candidate,
-    scope: SearchScope,
-    source: RandomSource,
-    X: Any,
-    target: FloatArray,
-    design: tuple[Scaling, DesignMatrix] | None,
-) -> tuple[Solved, float]:
-    """Fit one candidate and score it with noise, all of it checked against the candidate's plan."""
-    # whoever watched the steps of runs would count them, and their number is not released
-    request, calibrated = replace(candidate.request, progress=None), candidate.prepared.calibrated
-    with scope.run(calibrated) as inner:
-        solved = solve(request, candidate.prepared, inner, source, X, target, design)
-        holder = DataHolder(_scored(request, solved, target), inner, source, request.neighbours)
-        noise = _score_noise(candidate, calibrated)
-        score = float(holder.release(candidate.score(solved.weights), noise)[0])
-    return replace(solved, released=(*solved.released, *holder.released)), score
+    def search(self) -> tuple[int, FitResult]:
+        """Carry out the whole search; return its best model and the index of the candidate that it is of."""
+        self.scale_declared()
+        texts = (text for one in self.plan.candidates for text in one.prepared.utility_warnings)
+        warn_caller(dict.fromkeys(texts))  # before anything is charged
+        with self.reserve() as scope:
+            index, solved = self.plan.best_run(self.source, lambda index: self.fit_and_score(index, scope))
+        check_settled(scope)
+        warn_caller(solved.notes)
+        return index, self._winner(index).result(scope, solved)
 
+    def scale_declared(self) -> None:
+        """Scale the rows with the declared bounds of every candidate; equal ones are scaled once."""
+        for candidate, fit in zip(self.plan.candidates, self.fits, strict=True):
+            with naming(candidate.name):
+                fit.scale_declared([one.scaled for one in self.fits if one.scaled is not None])
 
-def _scored(request: FitRequest, solved: Solved, target: FloatArray) -> DesignData:
-    """Return the data that a score looks at: all rows, with one target for all classes."""
-    if solved.target_range is not None:
-        return DesignData(solved.design, solved.target_range.scaled(target), *request.target_ends)
-    return DesignData(solved.design, target, 0.0, request.n_classes - 1.0)
+    def reserve(self) -> SearchScope:
+        """Reserve the whole search in the ledger as one event."""
+        first = self.fits[0]
+        first.spent_before = first.ledger.spent()
+        return SearchScope(
+            self.plan.event,
+            first.ledger,
+            first.request.neighbours,
+            f"DPTuner of {first.request.estimator}",
+            fingerprint=self.data.fingerprint(first.request.ledger),
+            unbounded=None if self.source.secure else SEEDED,
+        )
+
+    def fit_and_score(self, index: int, scope: SearchScope) -> tuple[Solved, float]:
+        """Fit one candidate and score it with noise; every release is checked against the candidate's plan."""
+        candidate, fit = self.plan.candidates[index], self.fits[index]
+        calibrated = candidate.prepared.calibrated
+        with scope.run(calibrated) as inner:
+            solved = fit.solve(inner)
+            holder = DataHolder(self._scored(fit, solved), inner, self.source, fit.request.neighbours)
+            noise = _score_noise(candidate, calibrated)
+            score = float(holder.release(candidate.score(solved.weights), noise)[0])
+        return replace(solved, released=(*solved.released, *holder.released)), score
+
+    def _scored(self, fit: FitRun, solved: Solved) -> DesignData:
+        """Return the data that a score reads: all rows, with one target for all classes."""
+        target = self.data.target
+        if solved.target_range is not None:
+            return DesignData(solved.design, solved.target_range.scaled(target), *fit.request.target_ends)
+        return DesignData(solved.design, target, 0.0, fit.request.n_classes - 1.0)
+
+    def _winner(self, index: int) -> FitRun:
+        """Return the fit of a candidate with the budget of the whole search, for its report."""
+        prepared, budget = self.plan.candidates[index].prepared, self.plan.budget
+        request = replace(prepared.request, budget_epsilon=budget.epsilon, budget_delta=budget.delta)
+        winner = FitRun(prepared.keeping_forecast(request=request, budget=budget), self.data, self.source)
+        winner.spent_before = self.fits[0].spent_before
+        return winner

@@ -18,7 +18,7 @@ class DPLinearSVC(PrivateClassifier):
     columns, the intercept unpenalised. With :math:`m = (2y - 1) z`, the loss is the hinge with its corner replaced by a
     parabola of width :math:`h` (``smoothing``): 0 for :math:`m \ge 1`, :math:`(1 - m)^2 / (2h)` for
     :math:`1 - h < m < 1`, and :math:`1 - m - h/2` below. More than two classes are fitted one against the rest, each
-    with the K-th part of the budget (in rho) and all in one plan. In scikit-learn's words (``loss="hinge"``)
+    with the K-th part of the budget (in rho) and all in one plan. In scikit-learn's terms (``loss="hinge"``)
     strength = 1 / (n C) on scaled columns.
 
     Parameters
@@ -41,11 +41,12 @@ class DPLinearSVC(PrivateClassifier):
     scaling_, privacy_report_
         As in :class:`dperm.DPLogisticRegression`.
 
-    Guarantee
-    ---------
-    Released to whoever sees the model: what the solver's plan lists (and bought bounds), nothing else; :meth:`plan`
-    shows it beforehand. Covers one person's whole record under the chosen neighbours. Assumes one row per person,
-    public n, public label set and declared bounds that do not come from the data;
+    Notes
+    -----
+    **Guarantee.**
+    Released to everyone who sees the model: what the solver's plan lists (and bought bounds), nothing else;
+    :meth:`plan` shows it beforehand. Covers one person's whole record under the chosen neighbours. Assumes one row
+    per person, public n, public label set and declared bounds that do not come from the data;
     ``privacy_report_.guarantee.assumptions`` lists them.
 
     Examples

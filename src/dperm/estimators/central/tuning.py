@@ -1,14 +1,12 @@
-"""Paid hyperparameter search."""
+"""Hyperparameter search that is paid for from the privacy budget."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -18,54 +16,52 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.errors import InvalidBounds, InvalidInput
-from dperm.estimators.central.base import PrivateLinearModel, check_seed
-from dperm.estimators.central.fit import (
-    Fitted,
-    assert_ledger_is_plan,
-    declared_design,
-    fingerprint_of,
-    fitted,
-    ledger_of,
-    one_entry_per_cell,
-    warn_of,
-)
-from dperm.estimators.central.plan import SearchSummary, summarise_search, utility_warnings
-from dperm.estimators.central.request import NUMBERS, FitRequest, PreparedFit
-from dperm.estimators.central.search import Candidate, SearchPlan, naming, plan_search, search
-from dperm.estimators.ledger_sharing import LedgerSharing, check_ledger
+from dperm.estimators.central.base import PrivateLinearModel, check_ledger, check_seed
+from dperm.estimators.central.data_checks import TrainingData
+from dperm.estimators.central.fit import FitResult
+from dperm.estimators.central.plan import SearchSummary
+from dperm.estimators.central.request import NUMBERS, FitRequest
+from dperm.estimators.central.search import SearchPlan, SearchRun, naming, plan_search
+from dperm.estimators.ledger_sharing import LedgerSharing
 from dperm.estimators.local.fit import LocalFit
 from dperm.privacy.accounting.budget import Budget, default_delta
 from dperm.privacy.accounting.neighbours import Neighbours
-from dperm.privacy.ledger.scope import SearchScope
 from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import NOT_COVERED
+from dperm.validation import is_finite_number
 
 __all__ = ["DPTuner"]
 
 LIST_PUBLIC = "the list of candidates does not come from these data"
-SEARCH_NOT_COVERED = "how long the search took, and so what can be guessed of its number of runs"
+SEARCH_NOT_COVERED = "the running time of the search, from which its number of runs can be guessed"
 
-#: parameters of an estimator that a search settles itself
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+#: parameters of an estimator that a search sets itself
 _OWN = ("epsilon", "delta", "neighbours", "ledger", "insecure_seed")
 
 
-def _has(method: str) -> Any:
-    return available_if(lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), method))
+def _has(method: str) -> Callable[[Method], Method]:
+    """Make a method available only where the tuned estimator has it."""
+    made: Callable[[Method], Method] = available_if(
+        lambda self: hasattr(getattr(self, "best_estimator_", self.estimator), method)
+    )
+    return made
 
 
-class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
-    """Searches parameters of a private estimator and pays for it: the whole search is within epsilon.
+class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Searches parameters of a private estimator; the whole search stays within epsilon.
 
     Makes a random number of independent runs, each of which draws a candidate uniformly from the public list, fits it
     and scores it on the training rows with noise; releases the model of the best run, and nothing of the others
     (Papernot & Steinke 2022, arXiv 2110.03620; Liu & Talwar 2019, arXiv 1811.07971). The number of runs is
-    geometric. Noise is calibrated beforehand to the epsilon of the whole search, which costs far less than fitting
-    every candidate.
+    geometric. Noise is calibrated beforehand to the epsilon of the whole search, which costs far less than
+    releasing a fit of every candidate.
 
     Parameters
     ----------
     estimator : a private estimator of dperm
-        What is tuned; its budget, neighbours, ledger and seed are left at their defaults and given here.
+        The estimator to tune; leave its budget, neighbours, ledger and seed at their defaults and give them here.
     parameters : dict, or list of dicts
         Candidates: for each parameter the values to try, in every combination.
     epsilon : float
@@ -90,16 +86,17 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
     best_params_ : dict
         Its parameters.
     privacy_report_ : PrivacyReport
-        What was released and what that means; its releases are those of the best run.
+        What was released, and the guarantee that follows; its releases are those of the best run.
     classes_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
-    Guarantee
-    ---------
-    Released to whoever sees the result: the best run's model, its parameters and what its plan lists; neither scores
-    nor the number of runs nor anything of other runs. Covers one person's whole record under the chosen neighbours, at
-    the epsilon of the whole search. Assumes what the estimator assumes, and a list of candidates that does not come
-    from the data. How long the search took is not covered.
+    Notes
+    -----
+    **Guarantee.**
+    Released to everyone who sees the result: the best run's model, its parameters and what its plan lists; no scores,
+    not the number of runs, and nothing of the other runs. Covers one person's whole record under the chosen
+    neighbours, at the epsilon of the whole search. Assumes what the estimator assumes, and a list of candidates that
+    does not come from the data. The running time of the search is not covered.
 
     Examples
     --------
@@ -143,51 +140,42 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
         """Search, and keep the best model; see the class for what is released."""
         settings = self._settings()
         models = [self._model(params) for params in settings]
-        with naming(_named(settings[0])):
-            problem = models[0]._problem(X, y)
-        table = one_entry_per_cell(problem.X)
-        requests, designs = [], []
-        for params, model in zip(settings, models, strict=True):
-            with naming(_named(params)):
-                for name in ("n_features_in_", "feature_names_in_"):
-                    if hasattr(models[0], name):
-                        setattr(model, name, getattr(models[0], name))
-                model._check_parameters()
-                model._refuse_undeclared(table.shape[1], getattr(model, "feature_names_in_", None), problem.boolean)
-                requests.append(model._request_for(problem))
-                designs.append(declared_design(requests[-1], table, [one for one in designs if one is not None]))
-        _refuse_other_targets(requests)
-        plan = self._plan(settings, requests, *table.shape)
-        said = (text for one in plan.candidates for text in utility_warnings(one.request, one.prepared))
-        warn_of(dict.fromkeys(said), 3)  # before anything is charged
-        source, ledger = RandomSource(self.insecure_seed), ledger_of(requests[0])
-        before = ledger.spent()
-        scope = SearchScope(
-            plan.event,
-            ledger,
-            requests[0].neighbours,
-            f"DPTuner of {type(self.estimator).__name__}",
-            fingerprint=fingerprint_of(requests[0].ledger, table, problem.target),
-            unbounded=None if source.secure else "insecure_seed makes the noise reproducible",
-        )
-        with scope:
-            which, solved = search(plan, scope, source, table, problem.target, designs)
-        assert_ledger_is_plan(scope)
-        warn_of(solved.notes, 3)
-        result = fitted(*_of_the_search(plan, plan.candidates[which]), scope, source, before, solved)
-        best = models[which]
-        best._adopt(problem, _with_the_search(result, plan, settings))
-        self.best_estimator_, self.best_params_ = best, settings[which]
+        data, requests = self._data_and_requests(X, y, list(zip(map(_named, settings), models, strict=True)))
+        plan = self._plan(settings, requests, *data.X.shape)
+        index, result = SearchRun(plan, data, RandomSource(self.insecure_seed)).search()
+        best = models[index]
+        best._adopt(data, _with_the_search(result, plan, settings))
+        self.best_estimator_, self.best_params_ = best, settings[index]
         self.privacy_report_ = best.privacy_report_
         self.n_features_in_ = best.n_features_in_
         for name in ("classes_", "feature_names_in_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
             if hasattr(best, name):
                 setattr(self, name, getattr(best, name))
         return self
 
+    def _data_and_requests(
+        self, X: Any, y: Any, models: list[tuple[str, PrivateLinearModel]]
+    ) -> tuple[TrainingData, list[FitRequest]]:
+        """Check the data once and the parameters of every candidate."""
+        name, first = models[0]
+        with naming(name):
+            data = first._training_data(X, y).canonical()
+        requests = []
+        for name, model in models:
+            with naming(name):
+                for attribute in ("n_features_in_", "feature_names_in_"):
+                    if hasattr(first, attribute):
+                        setattr(model, attribute, getattr(first, attribute))
+                model._check_parameters()
+                model._refuse_undeclared(data.X.shape[1], getattr(model, "feature_names_in_", None), data.boolean)
+                request = model._request_for(data)
+                requests.append(replace(request, assumptions=(*request.assumptions, LIST_PUBLIC)))
+        _refuse_other_targets(requests)
+        return data, requests
+
     def plan(self, n: int, n_features: int, n_classes: int | None = None) -> SearchSummary:
-        """Say what a search would release, before any data are touched.
+        """Return what a search would release, before any data are touched.
 
         Parameters
         ----------
@@ -202,9 +190,7 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
             with naming(_named(params)):
                 requests.append(self._model(params)._public_request(n, n_features, n_classes))
         _refuse_other_targets(requests)
-        plan = self._plan(settings, requests, int(n), int(n_features))
-        runs = [(one.name, one.request, one.prepared) for one in plan.candidates]
-        return summarise_search(type(self.estimator).__name__, runs, plan.event, plan.budget, plan.expected_runs)
+        return self._plan(settings, requests, int(n), int(n_features)).summary()
 
     def _plan(self, settings: list[dict[str, Any]], requests: list[FitRequest], n: int, n_features: int) -> SearchPlan:
         budget = Budget(self.epsilon, default_delta(n) if self.delta is None else self.delta)
@@ -224,9 +210,9 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
         Neighbours.parse(self.neighbours)
         check_ledger(self.ledger)
         check_seed(self.insecure_seed)
-        if self.expected_runs is not None and not (_is_number(self.expected_runs) and self.expected_runs > 1.0):
+        if self.expected_runs is not None and not (is_finite_number(self.expected_runs) and self.expected_runs > 1.0):
             raise InvalidInput(f"expected_runs must be a finite number above 1, not {self.expected_runs!r}.")
-        if not (_is_number(self.score_share) and 0.0 < self.score_share < 1.0):
+        if not (is_finite_number(self.score_share) and 0.0 < self.score_share < 1.0):
             raise InvalidInput(f"score_share must be strictly between 0 and 1, not {self.score_share!r}.")
         self._refuse_inner_budget()
         settings = _combinations(self.parameters)
@@ -241,7 +227,7 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
         return settings
 
     def _refuse_inner_budget(self) -> None:
-        """Refuse an estimator whose own settings say something else than the search does."""
+        """Refuse an estimator whose own budget, neighbours, ledger or seed differ from those of the search."""
         defaults = type(self.estimator)()
         for name in _OWN:
             inner = getattr(self.estimator, name)
@@ -250,12 +236,13 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
                     f"{name} belongs to the search: give {name} to DPTuner and leave the estimator's at its default."
                 )
         if self.estimator.calibration != "certified":
-            raise InvalidInput("a search needs calibration='certified': printed noise has no guarantee to repeat.")
+            raise InvalidInput("a search needs calibration='certified': printed noise carries no guarantee.")
 
     def _model(self, params: dict[str, Any]) -> PrivateLinearModel:
-        """Return the unfitted estimator of a candidate, with this search's budget and books."""
+        """Return the unfitted estimator of a candidate, with the budget and ledger of this search."""
         own = {name: getattr(self, name) for name in _OWN}
-        return clone(self.estimator).set_params(**params, **own)
+        model: PrivateLinearModel = clone(self.estimator).set_params(**params, **own)
+        return model
 
     # ---------------------------------------------------------------------------------- the model
     def _best(self) -> Any:
@@ -287,11 +274,11 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the best model as one JSON file that :func:`dperm.load` reads; its report is that of the search."""
-        return self._best().save(path)
+        return Path(self._best().save(path))
 
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
         """Write the best model as an ONNX file; needs the extra ``dperm[onnx]``."""
-        return self._best().to_onnx(path)
+        return Path(self._best().to_onnx(path))
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -300,10 +287,6 @@ class DPTuner(LedgerSharing, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
         tags.non_deterministic = self.insecure_seed is None
         return tags
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _combinations(parameters: Any) -> list[dict[str, Any]]:
@@ -340,19 +323,8 @@ def _refuse_other_targets(requests: list[FitRequest]) -> None:
             raise InvalidBounds("all candidates must declare the same target range or classes.")
 
 
-def _of_the_search(plan: SearchPlan, winner: Candidate) -> tuple[FitRequest, PreparedFit]:
-    """Return the winner's request and plan with the budget of the whole search, for its report."""
-    request = replace(
-        winner.request,
-        budget_epsilon=plan.budget.epsilon,
-        budget_delta=plan.budget.delta,
-        assumptions=(*winner.request.assumptions, LIST_PUBLIC),
-    )
-    return request, replace(winner.prepared, budget=plan.budget)
-
-
-def _with_the_search(result: Fitted, plan: SearchPlan, settings: list[dict[str, Any]]) -> Fitted:
-    """Write the search into the report: only what was public before it began."""
+def _with_the_search(result: FitResult, plan: SearchPlan, settings: list[dict[str, Any]]) -> FitResult:
+    """Add the search to the report: only facts that were public before it began."""
     described = {
         "method": "best of a geometric number of runs, scored on the training rows with noise",
         "expected_runs": plan.expected_runs,

@@ -12,8 +12,9 @@ from scipy import stats
 
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
-from dperm.errors import InvalidBounds, InvalidInput, Unsupported
-from dperm.estimators.central.base import BOUNDS_PUBLIC, Problem
+from dperm.errors import InvalidBounds, InvalidInput, TooFewPeople
+from dperm.estimators.central.base import BOUNDS_PUBLIC
+from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.local.report import (
     checked_collection,
     checked_ledger,
@@ -181,18 +182,13 @@ class LocalFit(LocalRounds):
             return
         plan = self.plan(max(n, 1), n_features, n_classes)
         if n < plan.people_least:
-            raise Unsupported(
-                f"{n} people are too few for {n_features} columns at epsilon {self.epsilon:g}: weights stand out of "
-                f"their noise from about {plan.people_least} on, and a fit gains half of what can be gained over "
-                f"weights 0 from about {plan.people_needed} on; ask more people, raise epsilon, use fewer columns, or "
-                "set refuse_hopeless=False."
-            )
+            raise TooFewPeople(n, n_features, self.epsilon, plan.people_least, plan.people_needed)
 
     # ---------------------------------------------------------------------------------- fits
     def fit(self, X: Any, y: Any) -> Self:
         """Simulate the collection with one person per row, then fit; charges the ledger with every call."""
         with self._all_or_nothing():  # type: ignore[attr-defined]
-            problem: Problem = self._problem(X, y)  # type: ignore[attr-defined]
+            problem: TrainingData = self._training_data(X, y)  # type: ignore[attr-defined]
             n, n_features = problem.X.shape
             names = getattr(self, "feature_names_in_", None)
             rows, about = self._rows(n_features, names), self._about_target(problem)
@@ -269,7 +265,7 @@ class LocalFit(LocalRounds):
     def _declared_classes(self) -> NDArray[Any] | None:
         return None
 
-    def _about_target(self, problem: Problem) -> dict[str, Any]:
+    def _about_target(self, problem: TrainingData) -> dict[str, Any]:
         """What the data's owner takes as public of the target, as plain data for the schema."""
         return self._declared_target()
 
@@ -277,14 +273,14 @@ class LocalFit(LocalRounds):
         """Strength for the weights of rows, which are ``bound`` times those of scaled features."""
         return float(self.strength) / rows.bound**2
 
-    def _fingerprint(self, problem: Problem) -> str | None:
+    def _fingerprint(self, problem: TrainingData) -> str | None:
         if self.ledger is None:
             return None
         X = problem.X
         table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
         return self.ledger.fingerprint([*table, problem.target])
 
-    def _collect(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Counts:
+    def _collect(self, linear: LinearTask, rows: Rows, problem: TrainingData, source: RandomSource) -> Counts:
         """Let everybody report, some at a time."""
         task, total, start = linear.task, linear.task.no_counts(), 0
         for block in blocks(problem.X):

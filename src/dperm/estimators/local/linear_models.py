@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
 from dperm.errors import InvalidBounds, InvalidInput
-from dperm.estimators.central.base import Problem
 from dperm.estimators.central.classification import PrivateClassifier
+from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.regression import PrivateRegressor
 from dperm.estimators.local.fit import LocalFit
 from dperm.estimators.local.rows import Rows
@@ -35,8 +35,9 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     enough people answer, fitted at Chebyshev nodes; plus ``strength / 2`` times the squared weights.
     Every class shares the even moments, so a person still sends one bit whatever the number of classes.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     Released, to everyone and first of all to the collector: the number of a statistic, drawn at random, and one bit per
     person, (epsilon, 0)-DP for the person against any other record. Assumes one report per person. The model is
     computed from the counts of reports alone. Proof: ``linear_models.proof.md``.
@@ -176,7 +177,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
             raise InvalidBounds("people must know the labels: declare Bounds(features=..., classes=[...]).")
         return _labels(classes)
 
-    def _about_target(self, problem: Problem) -> dict[str, Any]:
+    def _about_target(self, problem: TrainingData) -> dict[str, Any]:
         return _labels(problem.classes)
 
     def _records(self, rows: FloatArray, target: FloatArray, linear: LinearTask) -> FloatArray:
@@ -209,8 +210,9 @@ class LocalLinearRegression(LocalFit, PrivateRegressor):
     weights of length at most ``radius`` on features scaled to [-1, 1], the target scaled to [-1, 1] by its declared
     bounds.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     As for :class:`LocalLogisticRegression`: one index and one bit per person, (epsilon, 0)-DP, released to everyone.
 
     Parameters

@@ -130,8 +130,9 @@ class Marginals(_Queries):
 
     Records are rows of 0 and 1, or of true and false.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     Released, to everyone: a random set of bits and one bit per person, (epsilon, 0)-DP for the person against any other
     record. Assumes one report per person. Every answer is computed from counts of reports.
 
@@ -266,8 +267,9 @@ class Marginals(_Queries):
 class SmoothQueries(_Queries):
     """Means of any smooth function of a record of few numbers, all of them from one collection.
 
-    Guarantee
-    ---------
+    Notes
+    -----
+    **Guarantee.**
     Released, to everyone: a random pair of degrees and one bit per person, (epsilon, 0)-DP for the person against any
     other record. Assumes one report per person. Every answer is computed from counts of reports.
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.estimators.central.base import Problem
+from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.local.report import checked_collection, collection_charged, task_charged
 from dperm.estimators.local.rows import Rows, blocks
 from dperm.privacy.randomness import RandomSource
@@ -98,7 +98,7 @@ class LocalRounds:
         estimate = Estimate(weights, descent.estimate(state), None, reason, kept)
         self._take(linear, rows, None, (estimate,), classes)
 
-    def _fit_in_rounds(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Self:
+    def _fit_in_rounds(self, linear: LinearTask, rows: Rows, problem: TrainingData, source: RandomSource) -> Self:
         """Simulate a descent: everybody is in one group, and groups are asked one after the other."""
         descent = self._descent(linear, rows)
         start, targets = 0, []

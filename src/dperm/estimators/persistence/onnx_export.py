@@ -1,4 +1,4 @@
-"""ONNX export: the graph of a linear model, clip of the row included, written with onnx's own helpers.
+"""Exports a linear model as an ONNX graph, the clipping of rows included.
 
 Input ``X``, doubles of shape (n, p). A regression gives ``prediction`` (n,); a classifier gives ``label`` (n,) and
 ``scores``, and one with probabilities ``probabilities`` (n, K) too.

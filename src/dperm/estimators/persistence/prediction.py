@@ -1,7 +1,7 @@
-"""Predictions of a linear model, shared by estimators and saved models so that both give the same bits.
+"""Predicts with a linear model; estimators and saved models share it, so that both give the same bits.
 
-A new row is treated as the rows of the training data were: clipped to the bounds, and scaled down where it is longer
-than a declared ``row_norm``. Both use public numbers that are part of the model, so a prediction costs no privacy.
+A new row is treated like the rows of the training data: clipped to the bounds, and scaled down if it is longer than a
+declared ``row_norm``. Both use public numbers that are part of the model, so a prediction costs no privacy.
 """
 
 from __future__ import annotations
@@ -57,19 +57,20 @@ def class_probabilities(scores: FloatArray, one_vs_rest: bool) -> FloatArray:
         return Multinomial(scores.shape[1]).inverse_link(scores)
     each = Logistic().inverse_link(scores.ravel()).reshape(scores.shape)
     total = each.sum(axis=1, keepdims=True)
-    # where no class has any probability at all, every class is as likely
-    return np.divide(each, total, out=np.full_like(each, 1.0 / scores.shape[1]), where=total > 0.0)
+    out = np.full_like(each, 1.0 / scores.shape[1])  # where no class has any probability, all are equally likely
+    np.divide(each, total, out=out, where=total > 0.0)
+    return out
 
 
 def column_limits(scaling: Scaling) -> tuple[FloatArray, FloatArray]:
     """Return the bounds to which every column is clipped, in the user's units."""
-    with np.errstate(over="ignore"):  # beyond the largest double is no limit
+    with np.errstate(over="ignore"):  # an overflow is no limit
         reach = scaling.scale * scaling.clip
         return scaling.centre - reach, scaling.centre + reach
 
 
 def _clipped_sparse(X: Any, low: FloatArray, high: FloatArray) -> tuple[Any, FloatArray]:
-    """Clipped entries less what a zero becomes, and that: the matrix stays sparse."""
+    """Return the clipped entries minus the clipped zero of their column, and those zeros: the matrix stays sparse."""
     base = np.clip(0.0, low, high)
     out = sp.csr_array(X, copy=True)
     out.sum_duplicates()
@@ -78,7 +79,7 @@ def _clipped_sparse(X: Any, low: FloatArray, high: FloatArray) -> tuple[Any, Flo
 
 
 def _row_factors(stored: Any, base: FloatArray, scaling: Scaling) -> FloatArray:
-    """Factors that bring every scaled row to the declared norm."""
+    """Return the factors that shorten scaled rows to the declared norm."""
     divisor = np.where(scaling.scale > 0.0, scaling.scale, np.inf)
     origin = (base - scaling.centre) / divisor
     if sp.issparse(stored):

@@ -1,7 +1,7 @@
-"""A fitted model in one JSON file: written whole or not at all, read without solvers or scikit-learn.
+"""Saves a fitted model as one JSON file, and loads it without solvers or scikit-learn.
 
 ``estimator.save(path)`` writes it, :func:`load` reads it back as a :class:`SavedModel` that predicts the same bits. The
-file holds what is released anyway: coefficients, public bounds, names, classes and the privacy report.
+file holds only what is released anyway: coefficients, public bounds, names, classes and the privacy report.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SavedModel:
         return table
 
     def _by_schema(self, X: Any) -> Any:
-        """Encode a file or a table that has the raw columns of the schema; give back anything else."""
+        """Encode a file or a table with the raw columns of the schema; return anything else unchanged."""
         if self.schema is None:
             return X
         names = list(X) if isinstance(X, dict) else column_names(X)
@@ -129,7 +129,7 @@ class SavedModel:
         }
 
     def _own_parts(self) -> dict[str, Any]:
-        """What this kind of model adds to the file."""
+        """Return the entries that only this kind of model has in the file."""
         return {}
 
     @classmethod
@@ -230,7 +230,7 @@ def _plain(X: Any) -> Any:
         raise
     except (TypeError, ValueError):
         refused = not_numbers(X)
-    raise refused  # out here: an error's context would keep the values that its sentence hides
+    raise refused  # outside the except block: an error's context would keep the values that its sentence hides
 
 
 def load(path: str | os.PathLike[str]) -> SavedModel:
@@ -254,7 +254,9 @@ def load(path: str | os.PathLike[str]) -> SavedModel:
     try:
         return _parse(data)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-        raise InvalidInput(f"the model {os.fspath(path)!r} is damaged: a part is missing or not of its kind.") from None
+        raise InvalidInput(
+            f"the model {os.fspath(path)!r} is damaged: a part is missing or of the wrong type."
+        ) from None
 
 
 def _parse(data: dict[str, Any]) -> SavedModel:

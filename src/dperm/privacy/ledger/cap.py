@@ -8,7 +8,6 @@ set, and every charge is known before a plan touches the data.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from dperm.privacy.accounting import composition, gdp
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import Event
 
-__all__ = ["Cap", "Charge", "PastCharges", "admit", "charge", "show_command_hint"]
+__all__ = ["Cap", "Charge", "PastCharges", "admit", "charge"]
 
 MODES = ("mixed", "gaussian-only")
 _ROUND_UP = 1.0 + 1e-12  # covers the rounding of every Renyi curve and of their sum
@@ -174,9 +173,9 @@ def charge(cap: Cap, event: Event) -> Charge | None:
 
 def admit(cap: Cap, event: Event, before: PastCharges) -> Charge:
     """Return the charge of a plan that fits the cap, else raise :class:`~dperm.errors.BudgetRefused`."""
-    name, hint = before.dataset, show_command_hint(before.dataset)
+    name = before.dataset
     if before.closed:
-        raise BudgetRefused(f"data set {name!r} is closed: one plan took its whole cap, {hint}.")
+        raise BudgetRefused(f"data set {name!r} is closed: one plan took its whole cap", name)
     if composition.is_unbounded(event):
         raise BudgetRefused(
             f"the plan has a release without a finite guarantee, which the cap of data set {name!r} "
@@ -198,7 +197,8 @@ def admit(cap: Cap, event: Event, before: PastCharges) -> Charge:
         left = max(0.0, cap.delta_reserve - math.fsum(before.deltas))
         raise BudgetRefused(
             f"the plan asks data set {name!r} for delta={cost.delta:g} from its delta reserve and {left:g} of "
-            f"{cap.delta_reserve:g} is left: use releases that need no reserve, {hint}."
+            f"{cap.delta_reserve:g} is left: use releases that need no reserve",
+            dataset=name,
         )
     left = max(0.0, cap.limit - math.fsum(before.amounts))
     # rounded apart, so that two different shares are never shown as equal
@@ -208,10 +208,6 @@ def admit(cap: Cap, event: Event, before: PastCharges) -> Charge:
     raise BudgetRefused(
         f"the plan takes {asked} of the cap of data set {name!r} (epsilon={cap.budget.epsilon:g} at "
         f"delta={cap.budget.delta:g}) and {math.floor(1000.0 * left / cap.limit) / 10.0:g}% is left, room for Gaussian "
-        f"releases of about epsilon={cap.fits_epsilon(left):.3g}: ask for less, {hint}."
+        f"releases of about epsilon={cap.fits_epsilon(left):.3g}: ask for less",
+        dataset=name,
     )
-
-
-def show_command_hint(dataset: str) -> str:
-    """Return the end of a refusal: the command that lists who spent the budget."""
-    return f"and see who spent it with `dperm ledger show {shlex.quote(dataset)}`"

@@ -23,7 +23,7 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import Event, event_from_dict, event_to_dict, restate
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain
-from dperm.privacy.ledger.cap import Cap, admit, charge, show_command_hint
+from dperm.privacy.ledger.cap import Cap, admit, charge
 from dperm.privacy.ledger.state import FORMAT, Account, LedgerState, ReservationEntry
 
 if TYPE_CHECKING:
@@ -329,15 +329,16 @@ def cap_row(cap: Cap, account: Account) -> Payload:
 
 def _charge_before_cap(cap: Cap, account: Account) -> Payload:
     """Charge a new cap with what was spent before it."""
-    name, hint = account.dataset, show_command_hint(account.dataset)
+    name = account.dataset
     if account.unbounded:
-        raise BudgetRefused(f"data set {name!r} has releases without a finite guarantee: no cap can hold them, {hint}.")
+        raise BudgetRefused(f"data set {name!r} has releases without a finite guarantee: no cap can hold them", name)
     cost = charge(cap, account.total_event())
     if cost is None:
-        raise BudgetRefused(f"data set {name!r} has releases that are not Gaussian: set a mixed cap, {hint}.")
+        raise BudgetRefused(f"data set {name!r} has releases that are not Gaussian: set a mixed cap", name)
     if cost.amount > cap.limit or cost.delta > cap.delta_reserve:
         raise BudgetRefused(
-            f"data set {name!r} has spent more than epsilon={cap.budget.epsilon:g} at delta={cap.budget.delta:g} "
-            f"already: set a larger cap, {hint}."
+            f"data set {name!r} has spent more than epsilon={cap.budget.epsilon:g} at "
+            f"delta={cap.budget.delta:g} already: set a larger cap",
+            dataset=name,
         )
     return {"carried": cost.amount, "carried_delta": cost.delta}

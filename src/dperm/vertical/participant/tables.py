@@ -175,7 +175,8 @@ class PartyTable:
         try:
             schema = parse_schema({"format": 1, "target": target, "columns": config.need("columns")})
         except InvalidBounds as error:
-            raise InvalidBounds(f"in [columns] of {config.path.name}: {error}") from None
+            error.add_place(f"in [columns] of {config.path.name}")
+            raise
         X = schema.encode(open_table(source.file)).X
         order, names = _order_of(config, source, len(X)), tuple(schema.encoded_names)
         return cls(X[order.rows], names, schema.bounds().scaling(X.shape[1], names), order.run)

@@ -91,7 +91,7 @@ def check_graph():
     cells = np.array([[0.1, 0.2], [0.1, "Mrs. Smith"]], dtype=object)
     X = dask_array.from_array(cells, chunks=(1, 2)).astype(float)
     model = DPRidge(bounds=UNIT).fit(np.zeros((9, 2)), np.zeros(9))
-    for use in (lambda: DPRidge(bounds=UNIT).fit(X, np.zeros(2)), lambda: model._saved().predict(X)):
+    for use in (lambda: DPRidge(bounds=UNIT).fit(X, np.zeros(2)), lambda: model.saved_model().predict(X)):
         with pytest.raises(InvalidData, match="a partition of it could not be worked out") as raised:
             use()
         assert private(raised)

@@ -123,7 +123,7 @@ def test_the_search_takes_them_too(tmp_path):
     assert np.array_equal(found.predict(on_disk(tmp_path)), wanted.predict(X))
 
 
-def test_a_ledger_knows_the_data_in_any_form(tmp_path, monkeypatch):
+def test_a_ledger_recognises_the_data_in_any_form(tmp_path, monkeypatch):
     monkeypatch.setenv("DPERM_HOME", str(tmp_path / "home"))
     X, y = people()
     ledger = Ledger()

@@ -11,7 +11,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from dperm import Bounds, DPLinearSVC, DPLogisticRegression, Ledger
 from dperm.errors import InvalidInput, PlanViolation, Unsupported
-from dperm.estimators.central import request as _request
+from dperm.estimators.central import request as request_module
 from dperm.objective import L2, Objective, SmoothedHinge
 from dperm.privacy.accounting import composition
 from dperm.solvers import CoordinateDescent, GradientDescent, GreedyCoordinateDescent
@@ -142,6 +142,6 @@ def test_progress_goes_on_over_the_classes(capsys):
 
 def test_a_plan_that_forgets_the_classes_is_caught(monkeypatch):
     """A planted bug: the plan of one class for three of them would leave two unpaid."""
-    monkeypatch.setattr(_request, "plan_of", lambda request, solver, facts: solver.plan(request.objective, facts))
+    monkeypatch.setattr(request_module, "plan_of", lambda request, solver, facts: solver.plan(request.objective, facts))
     with pytest.raises(PlanViolation, match=r"release 8 of 'gradient' was attempted; 7 are planned"):
         DPLinearSVC(bounds=UNIT, solver=GradientDescent(n_steps=7)).fit(*people())

@@ -73,9 +73,10 @@ def test_a_forecast_is_shown(monkeypatch, excess, warned):
     monkeypatch.setattr(GradientDescent, "forecast", foresee, raising=False)
     plan = DPRidge(bounds=UNIT, solver="gradient").plan(100, 5)
     assert seen == [(100, 5, "squared")]
-    assert f"expected excess of the objective: {excess} (a theorem)" in str(plan)
+    assert f"the objective is expected to end {excess} above its minimum (a theorem)" in str(plan)
+    assert plan.share_left == pytest.approx(max(0.0, 1.0 - excess / 0.5))
     assert "assuming a short optimum" in str(plan)
-    assert any("promises nothing" in text for text in plan.warnings) == warned
+    assert any("shows no gain" in text for text in plan.warnings) == warned
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,6 @@ def test_a_forecast_is_shown(monkeypatch, excess, warned):
         (DPRidge(bounds=UNIT, solver="sgd"), (10, 2), Unsupported, "zero-out"),
     ],
 )
-def test_whatever_a_fit_would_refuse_is_refused_here(model, arguments, error, words):
+def test_a_plan_refuses_what_a_fit_would_refuse(model, arguments, error, words):
     with pytest.raises(error, match=words):
         model.plan(*arguments)

@@ -270,7 +270,7 @@ def test_a_search_charges_every_inner_fit():
     assert ledger.spent().n_fits == 2 * 2 + 1
 
 
-def test_progress_tells_steps_only(capsys):
+def test_progress_shows_steps_only(capsys):
     DPRidge(bounds=BOUNDS, verbose=True, solver=GradientDescent(n_steps=20)).fit(*people())
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"step {k} of 20" for k in range(2, 21, 2)]

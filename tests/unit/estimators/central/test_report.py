@@ -225,7 +225,7 @@ def test_without_a_ledger_every_fit_stands_alone():
         assert report.ledger["spent_after"] == pytest.approx(report.guarantee.epsilon, rel=1e-3)
 
 
-def test_a_renamed_copy_is_charged_where_it_is_known():
+def test_a_renamed_copy_is_charged_to_the_first_name():
     ledger = Ledger(dataset="patients")
     fit(ledger=ledger)
     with pytest.warns(DataSetRenamed):

@@ -7,6 +7,7 @@ import pytest
 
 from dperm import Bounds, Budget, DPLinearSVC, DPLogisticRegression, DPRidge, Ledger
 from dperm.errors import BudgetRefused, DataSetRenamed, InvalidBudget, InvalidData
+from dperm.estimators.central.base import prepare_fit
 from dperm.estimators.central.scoring import paid_score, plans_of_fit_and_score, report_with_score
 from dperm.privacy.accounting.composition import leaves
 from dperm.privacy.accounting.events import event_from_dict
@@ -24,14 +25,14 @@ TRAIN, TEST = slice(0, 800), slice(800, None)
 def test_accuracy_without_noise_is_the_plain_one(kind, labels, row_norm):
     bounds = Bounds(features=(0, 9), row_norm=row_norm)
     model = kind(epsilon=5.0, bounds=bounds).fit(X[TRAIN], labels[TRAIN])
-    score = paid_score(model._saved(), X[TEST], labels[TEST], epsilon=1e5)
+    score = paid_score(model.saved_model(), X[TEST], labels[TEST], epsilon=1e5)
     assert score.value == pytest.approx(model.score(X[TEST], labels[TEST]), abs=0.003)
     assert score.low <= score.value <= score.high
 
 
 def test_errors_without_noise_are_the_plain_ones():
     model = DPRidge(epsilon=5.0, bounds=Bounds(features=(0, 9), target=(-15, 35))).fit(X[TRAIN], Y[TRAIN])
-    score = paid_score(model._saved(), X[TEST], Y[TEST], epsilon=1e5)
+    score = paid_score(model.saved_model(), X[TEST], Y[TEST], epsilon=1e5)
     assert score.value == pytest.approx(np.sqrt(np.mean((model.predict(X[TEST]) - Y[TEST]) ** 2)), rel=0.01)
 
 
@@ -39,14 +40,16 @@ def test_it_is_charged_and_its_interval_holds_its_noise():
     model = DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN] == "a")
     truth = model.score(X[TEST], LABELS[TEST] == "a")
     ledger = Ledger(dataset="people")
-    scores = [paid_score(model._saved(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=ledger) for _ in range(60)]
+    scores = [
+        paid_score(model.saved_model(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=ledger) for _ in range(60)
+    ]
     assert ledger.spent().n_fits == 60
     assert ledger.unsettled() == []
     assert np.mean([one.low <= truth <= one.high for one in scores]) > 0.8
     capped = Ledger(dataset="people")
     capped.set_cap(Budget(0.1, 1e-6))
     with pytest.raises(BudgetRefused):
-        paid_score(model._saved(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=capped)
+        paid_score(model.saved_model(), X[TEST], LABELS[TEST] == "a", epsilon=1.0, ledger=capped)
 
 
 def spoilt(value):
@@ -73,7 +76,7 @@ def test_bad_rows_cost_nothing(rows, target, says):
     model = DPRidge(epsilon=5.0, bounds=Bounds(features=(0, 9), target=(-15, 35))).fit(X[TRAIN], Y[TRAIN])
     ledger = Ledger()
     with pytest.raises(InvalidData, match=says) as raised:
-        paid_score(model._saved(), rows, Y[TEST] if target is None else target, epsilon=1.0, ledger=ledger)
+        paid_score(model.saved_model(), rows, Y[TEST] if target is None else target, epsilon=1.0, ledger=ledger)
     assert "Smith" not in f"{raised.value} {raised.value.__context__}"
     assert ledger.spent().n_fits == 0
 
@@ -87,12 +90,14 @@ def test_rows_that_were_charged_elsewhere_are_recognised(classes, tmp_path, monk
     target = {} if classes else {"target": (-15, 35)}
     model = kind(epsilon=5.0, bounds=Bounds(features=(0, 9), **target), ledger=ledger).fit(X, y)
     with pytest.warns(DataSetRenamed, match="known to the ledger as 'people'"):
-        paid_score(model._saved(), X, y, epsilon=1.0, ledger=ledger.for_dataset("others"))
+        paid_score(model.saved_model(), X, y, epsilon=1.0, ledger=ledger.for_dataset("others"))
     assert ledger.spent().n_fits == 2
 
 
 def test_refusals_come_before_the_charge():
-    model = DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN])._saved()
+    model = (
+        DPLogisticRegression(epsilon=5.0, bounds=Bounds(features=(0, 10))).fit(X[TRAIN], LABELS[TRAIN]).saved_model()
+    )
     ledger = Ledger()
     with pytest.raises(InvalidData, match="label that the model does not know"):
         paid_score(model, X[:2], np.array(["a", "z"]), epsilon=1.0, ledger=ledger)
@@ -113,8 +118,8 @@ def test_the_plans_of_a_fit_and_its_score_are_what_is_charged(make, bounds, labe
     X, y = np.random.default_rng(0).random((400, 3)), np.resize(labels, 400)
     book = Ledger(dataset="people")
     model = make(epsilon=3.0, bounds=bounds, ledger=book)
-    plans = plans_of_fit_and_score(model, 300, 3, len(labels), held_out=100, epsilon=0.5)
-    saved = model.fit(X[:300], y[:300])._saved()
+    plans = plans_of_fit_and_score(prepare_fit(model, 300, 3, len(labels)), held_out=100, epsilon=0.5)
+    saved = model.fit(X[:300], y[:300]).saved_model()
     score = paid_score(saved, X[300:], y[300:], epsilon=0.5, ledger=book)
     charged = [event_from_dict(row["event"]) for row in book.entries() if row["kind"] == "reserve"]
     assert [leaves(event) for event in charged] == [leaves(event) for event in plans]

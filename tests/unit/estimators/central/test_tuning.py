@@ -1,4 +1,4 @@
-"""A search that is paid for: what it costs, what it lets out, and that the checks can fail."""
+"""A search within one budget: its cost, what it releases, and that the checks can fail."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from dperm.errors import (
     PlanViolation,
     Unsupported,
 )
-from dperm.estimators.central import search as _search
-from dperm.estimators.central.search import plan_search, search
+from dperm.estimators.central import search as search_module
+from dperm.estimators.central.fit import FitRun
+from dperm.estimators.central.search import SearchPlan, SearchRun, plan_search
 from dperm.estimators.progress import watching
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Gaussian, OneOf, RepeatAndSelect, event_from_dict
@@ -102,7 +103,7 @@ def theorem(mu, mean, delta):
 
 
 def requests_of(models, X, y):
-    return [(f"model {i}", model._request_for(model._problem(X, y))) for i, model in enumerate(models)]
+    return [(f"model {i}", model._request_for(model._training_data(X, y))) for i, model in enumerate(models)]
 
 
 @pytest.mark.parametrize("mean", [2.0, 7.5, 100.0])
@@ -165,38 +166,37 @@ def test_the_best_of_all_runs_keeps_the_budget_exactly(budget, mean, monkeypatch
     # a run is as telling as one Gaussian release that is its own score
     assert exact_delta(composition.mu(honest.event.base), mean, budget.epsilon) <= budget.delta
     # the planted bug: calibrated as if there were one run
-    monkeypatch.setattr(_search, "RepeatAndSelect", lambda base, runs: base)
+    monkeypatch.setattr(search_module, "RepeatAndSelect", lambda base, runs: base)
     for cached in ("_multiplier_of_a_run", "_factor"):
-        monkeypatch.setattr(_search, cached, getattr(_search, cached).__wrapped__)
+        monkeypatch.setattr(search_module, cached, getattr(search_module, cached).__wrapped__)
     naive = plan_search(requests, 400, 4, budget, mean, 0.1)
     assert exact_delta(composition.mu(naive.event), mean, budget.epsilon) > 1.5 * budget.delta
 
 
-# ------------------------------------------------------------------------------------------------ what it lets out
+# ------------------------------------------------------------------------------------------------ what it releases
 class Counting:
     """Stands for the runs of a search: remembers which candidate each drew, and returns made-up scores."""
 
     def __init__(self):
         self.drawn = []
 
-    def __call__(self, candidate, scope, source, X, target, design):
-        self.drawn.append(candidate)
+    def __call__(self, index):
+        self.drawn.append(index)
         return len(self.drawn), math.cos(37.0 * len(self.drawn))
 
 
-def test_the_number_of_runs_is_geometric_and_candidates_are_uniform(monkeypatch):
+def test_the_number_of_runs_is_geometric_and_candidates_are_uniform():
     counting = Counting()
-    monkeypatch.setattr(_search, "_run", counting)
-    plan = _search.SearchPlan(Budget(1.0, 1e-6), ("a", "b", "c"), 3.5, RepeatAndSelect(Gaussian(1.0), 3.5))
+    plan = SearchPlan(Budget(1.0, 1e-6), ("a", "b", "c"), 3.5, RepeatAndSelect(Gaussian(1.0), 3.5))
     with pytest.warns(InsecureSeedWarning):
         source = RandomSource(insecure_seed=3)
     counts, drawn = Counter(), Counter()
     for _ in range(5000):
         counting.drawn = []
-        index, best = search(plan, None, source, None, None, [None] * 3)
+        index, best = plan.best_run(source, counting)
         scores = [math.cos(37.0 * (i + 1)) for i in range(len(counting.drawn))]
         assert best == 1 + int(np.argmax(scores))
-        assert plan.candidates[index] == counting.drawn[best - 1]
+        assert index == counting.drawn[best - 1]
         counts[min(len(counting.drawn), 15)] += 1
         drawn.update(counting.drawn)
     law = stats.geom(1 / 3.5)
@@ -228,25 +228,25 @@ def test_nothing_but_releases_decides(monkeypatch):
 
 @seeded
 def test_a_score_without_noise_is_caught(monkeypatch):
-    honest = _search._run
+    honest = SearchRun.fit_and_score
 
-    def leaking(candidate, scope, source, X, target, design):
-        solved, _ = honest(candidate, scope, source, X, target, design)
-        return solved, float(np.mean((solved.design.scores(solved.weights) > 0) == target))
+    def leaking(self, index, scope):
+        solved, _ = honest(self, index, scope)
+        return solved, float(np.mean((solved.design.scores(solved.weights) > 0) == self.data.target))
 
-    monkeypatch.setattr(_search, "_run", leaking)
+    monkeypatch.setattr(SearchRun, "fit_and_score", leaking)
     assert blind_result(monkeypatch, 1) != blind_result(monkeypatch, 2)
 
 
 @seeded
 def test_a_second_score_is_refused(monkeypatch):
-    monkeypatch.setattr(_search, "_score_noise", lambda candidate, calibrated: _search.GaussianNoise(1e-3))
+    monkeypatch.setattr(search_module, "_score_noise", lambda candidate, calibrated: search_module.GaussianNoise(1e-3))
     with pytest.raises(PlanViolation, match="cost differs from the plan"):
         tuner(insecure_seed=1).fit(*labels())
 
 
 @seeded
-def test_the_books_and_the_model_do_not_tell_how_many_runs_there_were(capfd):
+def test_ledger_and_model_do_not_reveal_the_number_of_runs(capfd):
     X, y = labels()
     shown = []
     for seed in range(4):
@@ -260,8 +260,8 @@ def test_the_books_and_the_model_do_not_tell_how_many_runs_there_were(capfd):
 
 
 @seeded
-def test_nobody_is_called_back_inside_a_search(monkeypatch):
-    """Whoever watches steps, or reads them, would count the runs."""
+def test_a_search_reports_no_progress(monkeypatch):
+    """Steps that are shown could be counted, and with them the runs."""
     X, y = labels()
     told = []
     with watching(lambda done, in_all: told.append(done)):
@@ -269,24 +269,22 @@ def test_nobody_is_called_back_inside_a_search(monkeypatch):
             tuner(logistic(verbose=True, bounds=bounds), insecure_seed=3, expected_runs=6.0).fit(X, y)
         assert told == []
         logistic(insecure_seed=3).fit(X, y)
-    assert told  # the watcher hears of a fit that is no search
+    assert told  # a plain fit reports its progress
     told.clear()
-    honest = _search.solve
-    monkeypatch.setattr(
-        _search, "solve", lambda request, *rest: told.append(request.progress) or honest(request, *rest)
-    )
+    honest = FitRun.solve
+    monkeypatch.setattr(FitRun, "solve", lambda run, scope: told.append(run.request.progress) or honest(run, scope))
     with watching(lambda done, in_all: None):
         tuner(logistic(verbose=True), insecure_seed=3, expected_runs=6.0).fit(X, y)
     assert len(told) > 1
     assert set(told) == {None}
 
 
-def test_the_report_says_what_was_searched():
+def test_the_report_lists_the_candidates():
     report = tuner().fit(*labels()).privacy_report_
     assert report.public["search"]["candidates"] == [{"strength": 1e-3}, {"strength": 1.0}]
     assert report.public["search"]["expected_runs"] == 4.0
     assert "the list of candidates does not come from these data" in report.guarantee.assumptions
-    assert "how long the search took" in report.not_covered[-1]
+    assert "the running time of the search" in report.not_covered[-1]
     assert type(report).from_json(report.to_json()) == report
     assert [line.query for line in report.releases] == ["gradient", "correct predictions"]
 
@@ -442,7 +440,7 @@ def test_a_search_that_fails_stays_charged_and_keeps_the_earlier_model(monkeypat
     X, y = labels()
     done = tuner(ledger=ledger).fit(X, y)
     before = done.best_estimator_
-    monkeypatch.setattr(_search, "_scored", lambda *_: 1 / 0)
+    monkeypatch.setattr(SearchRun, "_scored", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         done.fit(X, y)
     assert done.best_estimator_ is before
