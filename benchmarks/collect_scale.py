@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dperm.collect import Collection, simulate
-from dperm.collect.service.results import published
+from dperm.collect.service.results import estimate_document
 from dperm.collect.store.store import open_store
 from dperm.privacy import RandomSource
 
@@ -42,7 +42,7 @@ def _estimate(people: int) -> dict[str, Any]:
         found = one.task.count(reports)
         counts = found if counts is None else counts + found
     started = time.perf_counter()
-    data = published(one, counts)
+    data = estimate_document(one, counts)
     return {"people": people, "seconds": round(time.perf_counter() - started, 3), "model": data["model"] is not None}
 
 
@@ -59,16 +59,16 @@ def _merged(n_collectors: int, each: int) -> dict[str, Any]:
                 for reports in simulate.batches(one, each, each, rng, source):
                     part.add([simulate.entry_of(one, reports)], 0.0)
                     total += one.task.count(reports)
-                exported = part.export(one)
+                exported = part.counters.export(one)
             sizes.append(len(json.dumps(exported)))
             path.unlink()
             started = time.perf_counter()
-            assert store.merge(exported) == each
-            assert store.merge(exported) == 0
+            assert store.counters.merge(exported) == each
+            assert store.counters.merge(exported) == 0
             seconds += time.perf_counter() - started
         counts = store.counts(one)
         assert np.array_equal(counts.by_answer, total.by_answer)
-        data = published(one, counts)
+        data = estimate_document(one, counts)
     return {
         "collectors": n_collectors,
         "reports": counts.n_people,

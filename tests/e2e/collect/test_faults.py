@@ -139,7 +139,7 @@ def test_idle_and_slow_clients_are_turned_away_politely(start: Callable[..., Any
             if not answer:  # held for a while, then closed because it said nothing
                 continue
             assert answer.startswith(b"HTTP/1.1 503 ")
-            assert answer.endswith(b'{"error":"too many connections: come back in a while"}')
+            assert answer.endswith(b'{"error":"too many connections: try again in a while"}')
             refused += 1
         assert refused >= len(held[::100]) // 3
     finally:

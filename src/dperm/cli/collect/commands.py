@@ -104,7 +104,7 @@ def serve(
 
     def started(port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
-        click.echo(f"collecting at http://{shown}:{port}/ into {store.shown}")
+        click.echo(f"collecting at http://{shown}:{port}/ into {store.database.address}")
         for one in store.collections.values():
             click.echo(f"  {one.name} version {one.version}, epsilon {one.task.epsilon:g}, hash {one.digest}")
 
@@ -269,13 +269,13 @@ def estimate(
             raise InvalidInput("--query needs the counts: leave out --url and name the --database.")
         data = fetched(collector_at(url) + f"/v1/{name}/estimate", {"version": version, "window": window})
     else:
-        from dperm.collect.service.results import published
+        from dperm.collect.service.results import estimate_document
         from dperm.collect.store.store import open_store
 
         with open_store(database) as store:
             one = _found(store, name, version)
             counts = store.counts(one, window)
-            data = published(one, counts)
+            data = estimate_document(one, counts)
             if query:
                 data["query"] = _queried(one, counts, query)
     output.result(data, lambda to: show_estimate(to, data))
@@ -303,7 +303,7 @@ def counts(name: str, out: Path, database: str, version: int | None) -> None:
 
     with open_store(database) as store:
         one = _found(store, name, version)
-        out.write_text(json.dumps(store.export(one)), encoding="ascii")
+        out.write_text(json.dumps(store.counters.export(one)), encoding="ascii")
         n = store.counts(one).n_people
     click.echo(f"wrote {out}: {n} reports")
 
@@ -324,7 +324,7 @@ def merge(sources: Sequence[str], database: str, counts_secret: Path | None) -> 
     with open_store(database) as store:
         for source in sources:
             exported = fetched(source, {}, known) if "://" in source else read_json(Path(source))
-            click.echo(f"{source}: {store.merge(exported)} new reports")
+            click.echo(f"{source}: {store.counters.merge(exported)} new reports")
 
 
 @collect.command()
@@ -349,8 +349,8 @@ def restored(database: str) -> None:
     from dperm.collect.store.store import open_store
 
     with open_store(database) as store:
-        store.rename()
-        click.echo(f"{store.shown} counts as {store.collector} from now on")
+        store.mark_as_copy()
+        click.echo(f"{store.database.address} counts as {store.counters.collector} from now on")
 
 
 @collect.command()
@@ -374,5 +374,5 @@ def _found(store: Store, name: str, version: int | None) -> Collection:
     one = store.find(name, version)
     if one is None:
         names = ", ".join(sorted({known.name for known in store.collections.values()})) or "none"
-        raise InvalidInput(f"there is no such collection in {store.shown}: it has {names}.")
+        raise InvalidInput(f"there is no such collection in {store.database.address}: it has {names}.")
     return one

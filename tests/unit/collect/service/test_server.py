@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from dperm.collect import Collection
-from dperm.collect.service.server import _protocol, serve
+from dperm.collect.service.server import bounded_protocol, serve
 from dperm.collect.service.service import Service
 from dperm.collect.store.store import Store, open_store
 
@@ -30,7 +30,7 @@ def sqlite(tmp_path: Path, logistic: Collection) -> Store:
 def _served(store: Store, use: Callable[[Service, int], Awaitable[None]], *, idle: float, under_way: float) -> None:
     async def main() -> None:
         service = Service(store)
-        http = _protocol(service, 100, idle, under_way)
+        http = bounded_protocol(service, 100, idle, under_way)
         # uvicorn's own limit on silence would cut first
         server = uvicorn.Server(uvicorn.Config(service, http=http, log_level="warning", timeout_keep_alive=60))
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -260,7 +260,7 @@ def test_no_body_breaks_the_reader(body: Any, logistic: Collection) -> None:
 def test_simulated_people_send_what_devices_send(collections: dict[str, Collection]) -> None:
     """The vectorised records are those of the Python client, and every kind of collection can be estimated."""
     from dperm.collect.sdk.python import record
-    from dperm.collect.service.results import published
+    from dperm.collect.service.results import estimate_document
 
     rng, source = np.random.default_rng(4), RandomSource()
     for name, one in collections.items():
@@ -271,10 +271,10 @@ def test_simulated_people_send_what_devices_send(collections: dict[str, Collecti
             own = record(document, X[k].tolist(), None if y is None else y[k])
             np.testing.assert_allclose(made[k], own, rtol=1e-12, atol=1e-12)
         counts = one.task.no_counts()
-        assert published(one, counts)["model"] is None or name in ("marginals", "smooth")
+        assert estimate_document(one, counts)["model"] is None or name in ("marginals", "smooth")
         for reports in simulate.batches(one, 200_000, 100_000, rng, source):
             counts += one.task.count(reports)
-        data = json.loads(json.dumps(published(one, counts), allow_nan=False))
+        data = json.loads(json.dumps(estimate_document(one, counts), allow_nan=False))
         assert data["n"] == 200_000
         assert data["model"] is not None, (name, data["reason"])
         # (m / n) width (e^epsilon + 1) / (e^epsilon - 1) of one bit; 2.16 at epsilon 1
@@ -286,14 +286,14 @@ def test_simulated_people_send_what_devices_send(collections: dict[str, Collecti
 
 
 def test_estimates_find_the_truth(collections: dict[str, Collection]) -> None:
-    from dperm.collect.service.results import published
+    from dperm.collect.service.results import estimate_document
 
     rng, source = np.random.default_rng(6), RandomSource(1)
     one = collections["marginals"]
     counts = one.task.no_counts()
     for reports in simulate.batches(one, 1_000_000, 250_000, rng, source):
         counts += one.task.count(reports)
-    shares = published(one, counts)["model"]["shares"]
+    shares = estimate_document(one, counts)["model"]["shares"]
     truth = np.linspace(0.2, 0.8, 12)
     inside = [
         low - 0.02 <= value <= high + 0.02

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dperm.collect import Collection
+from dperm.collect.service import group_commit
 from dperm.collect.service.service import Service
-from dperm.collect.store import group_commit as inbox
 from dperm.collect.store.store import Store, open_store
 from dperm.errors import StoreError
 
@@ -68,17 +68,17 @@ def test_a_database_that_fails_and_comes_back(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(to: Any) -> None:
-        path, working = "/v1/logistic/reports", sqlite._writing
+        path, working = "/v1/logistic/reports", sqlite.database.writing
 
         def broken(*_: Any) -> Any:
             raise StoreError("the disk is full")
 
-        monkeypatch.setattr(sqlite, "_writing", broken)
+        monkeypatch.setattr(sqlite.database, "writing", broken)
         status, headers, answer = await to.request("POST", path, _report(logistic))
         assert (status, headers["retry-after"]) == (503, "2")
         assert b"disk" not in answer
         assert (await to.request("GET", "/health"))[0] == 503
-        monkeypatch.setattr(sqlite, "_writing", working)
+        monkeypatch.setattr(sqlite.database, "writing", working)
         # before the next report: a balancer sends none while health is bad
         assert (await to.request("GET", "/health"))[0] == 200
         assert (await to.request("POST", path, _report(logistic)))[0] == 201
@@ -90,7 +90,7 @@ def test_a_database_that_fails_and_comes_back(
 def test_a_crowd_is_told_to_wait(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox, "MOST_WAITING", 10)
+    monkeypatch.setattr(group_commit, "MOST_WAITING", 10)
     go, working = threading.Event(), sqlite.add
     monkeypatch.setattr(sqlite, "add", lambda *given: go.wait(10) and working(*given))
 
@@ -185,7 +185,7 @@ def test_reports_that_waited_for_a_transaction_wait_no_more(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gap is between the beginnings of transactions: it is not paid on top of a slow one."""
-    monkeypatch.setattr(inbox, "GAP_SECONDS", 0.4)
+    monkeypatch.setattr(group_commit, "GAP_SECONDS", 0.4)
     began: list[float] = []
     ended: list[float] = []
     working = sqlite.add
@@ -214,7 +214,7 @@ def test_reports_that_waited_for_a_transaction_wait_no_more(
 def test_a_quiet_service_tidies_its_database(
     sqlite: Store, logistic: Collection, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(group_commit, "QUIET_SECONDS", 0.05)
 
     async def use(to: Any) -> None:
         assert (await to.request("POST", "/v1/logistic/reports", _report(logistic)))[0] == 201
@@ -229,7 +229,7 @@ def test_a_quiet_service_tidies_its_database(
 def test_tidying_that_somebody_prevents_is_tried_again(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(group_commit, "QUIET_SECONDS", 0.02)
     said: list[Any] = [False, StoreError("gone"), True]
     tried: list[Any] = []
 

@@ -59,11 +59,11 @@ def test_a_quiet_server_keeps_no_earlier_counters_in_its_table(postgres: Store, 
     """Two successive states of a row would say which answer the last report gave."""
     postgres.register(logistic)
     *earlier, last = _states(postgres, logistic, 6)
-    before = _file_of_counters(postgres._url)
+    before = _file_of_counters(postgres.database.url)
     assert last in before
     assert any(state in before for state in earlier)  # or the test would see nothing
     assert postgres.tidy()
-    after = _file_of_counters(postgres._url)
+    after = _file_of_counters(postgres.database.url)
     assert last in after
     assert not [k for k, state in enumerate(earlier) if state in after]
     assert postgres.counts(logistic).n_people == 506
@@ -75,20 +75,20 @@ def test_nobody_waits_long_for_tidying(postgres: Store, logistic: Collection) ->
 
     postgres.register(logistic)
     *earlier, _ = _states(postgres, logistic, 3)
-    with psycopg.connect(postgres._url) as reading:
+    with psycopg.connect(postgres.database.url) as reading:
         reading.execute("SELECT COUNT(*) FROM dperm_counters")
         started = time.monotonic()
         assert not postgres.tidy()
         assert time.monotonic() - started < 5
         postgres.add([Entry(logistic.digest, [99], [1], [0])], 0.0)
-        assert postgres._connection.execute("SHOW lock_timeout").fetchone() == ("0",)
-    with psycopg.connect(postgres._url) as older:
+        assert postgres.database.connection.execute("SHOW lock_timeout").fetchone() == ("0",)
+    with psycopg.connect(postgres.database.url) as older:
         older.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         older.execute("SELECT 1 FROM dperm_tasks")
         postgres.add([Entry(logistic.digest, [100], [1], [0])], 0.0)
         assert not postgres.tidy()  # it could still see the row before
     assert postgres.tidy()
-    assert not any(state in _file_of_counters(postgres._url) for state in earlier)
+    assert not any(state in _file_of_counters(postgres.database.url) for state in earlier)
     assert postgres.counts(logistic).n_people == 505
 
 
@@ -100,29 +100,29 @@ def test_a_service_that_stands_still_in_its_step_does_not_hold_up_reports(
 
     postgres.register(logistic)
     _states(postgres, logistic, 1)
-    publisher = Publisher(postgres)
+    publisher = Publisher(postgres.steps)
     assert json.loads(publisher.estimate(logistic, None))["n"] == 501
     postgres.add([Entry(logistic.digest, np.arange(2000, 2030), np.ones(30, np.uint64), np.zeros(30, int))], 0.0)
-    with psycopg.connect(postgres._url) as still, ThreadPoolExecutor(2) as pool:
+    with psycopg.connect(postgres.database.url) as still, ThreadPoolExecutor(2) as pool:
         still.execute("SELECT number FROM dperm_steps FOR UPDATE")
         try:
-            step = pool.submit(Publisher(postgres).estimate, logistic, None)
+            step = pool.submit(Publisher(postgres.steps).estimate, logistic, None)
             time.sleep(0.1)
             report = pool.submit(postgres.add, [Entry(logistic.digest, [99], [1], [0])], 0.0)
             assert report.result(20) == [Outcome(1, 0, 0)]
             assert json.loads(step.result(20))["n"] == 501
         finally:
             still.rollback()
-    assert json.loads(Publisher(postgres).estimate(logistic, None))["n"] == 532
+    assert json.loads(Publisher(postgres.steps).estimate(logistic, None))["n"] == 532
 
 
 def test_a_lost_connection_is_no_reason_not_to_tidy(postgres: Store, logistic: Collection) -> None:
     """What was written before the server was started again is still on its disk."""
     postgres.register(logistic)
     *earlier, _ = _states(postgres, logistic, 6)
-    postgres._connection.close()
+    postgres.database.connection.close()
     assert postgres.tidy()
-    assert not any(state in _file_of_counters(postgres._url) for state in earlier)
+    assert not any(state in _file_of_counters(postgres.database.url) for state in earlier)
 
 
 @pytest.fixture
@@ -130,12 +130,12 @@ def plain(postgres: Store) -> Iterator[Store]:
     """A collector whose role may not look at what other roles do."""
     import psycopg
 
-    with psycopg.connect(postgres._url, autocommit=True) as connection:
+    with psycopg.connect(postgres.database.url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE ROLE plain LOGIN")
         connection.execute("CREATE SCHEMA public AUTHORIZATION plain")
         try:
-            with open_store(postgres._url.replace("postgres@", "plain@"), create=True) as store:
+            with open_store(postgres.database.url.replace("postgres@", "plain@"), create=True) as store:
                 yield store
         finally:
             connection.execute("DROP OWNED BY plain CASCADE")
@@ -186,7 +186,7 @@ def test_a_commit_that_finds_the_disk_full_acknowledges_nothing(postgres: Store,
     postgres.register(logistic)
     first, second = (Entry(logistic.digest, [k], [k + 1], [k]) for k in (1, 2))
     assert postgres.add([first], 0.0) == [Outcome(1, 0, 0)]
-    with psycopg.connect(postgres._url, autocommit=True) as connection:
+    with psycopg.connect(postgres.database.url, autocommit=True) as connection:
         connection.execute(_NO_SPACE)
         with pytest.raises(StoreError, match=r"No space left on device.*nothing was acknowledged, try again"):
             postgres.add([second], 0.0)
