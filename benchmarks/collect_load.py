@@ -167,7 +167,7 @@ def _batches(port: int, one: Collection, n: int, size: int) -> Any:
     def make() -> bytes | None:
         if next(left, None) is None:
             return None
-        body = wire.packed(one.digest, os.urandom(16 * size), np.arange(size) % statistics, np.arange(size) & 1)
+        body = wire.pack(one.digest, os.urandom(16 * size), np.arange(size) % statistics, np.arange(size) & 1)
         return _head(port, wire.PACKED, len(body)) + body
 
     return make

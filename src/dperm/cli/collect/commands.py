@@ -222,16 +222,16 @@ def simulate(task: Path, people: int, url: str | None, database: str, seed: int,
     one, rng = Collection.read(task), np.random.default_rng(seed)
     if one.tokens:
         raise InvalidInput("a collection with one-time tokens cannot be rehearsed this way.")
-    made = invented.batches(one, people, _BATCH, rng, RandomSource())
+    made = invented.report_batches(one, people, _BATCH, rng, RandomSource())
     if url is None:
         with open_store(database, create=True) as store:
             store.register(one)
             for reports in made:
-                store.add([invented.entry_of(one, reports)], time.time())
+                store.add([invented.store_entry(one, reports)], time.time())
     else:
         with closing(invented.Sender(collection_at(url))) as sender:
             for reports in made:
-                status, answer = sender.send(invented.send_packed(one, reports))
+                status, answer = sender.send(invented.packed_body(one, reports))
                 if status != 201:
                     said = answer[:200].decode(errors="replace")
                     raise RunError(f"the collector answered {status}: {said}")
@@ -284,12 +284,12 @@ def estimate(
 def _queried(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, Any]:
     from dperm.collect.estimate import MarginalsModel
 
-    if not isinstance(one.fitted, MarginalsModel):
-        raise InvalidInput(f"--query is for marginals; {one.name} is a {one.fitted.kind} collection.")
+    if not isinstance(one.estimate_model, MarginalsModel):
+        raise InvalidInput(f"--query is for marginals; {one.name} is a {one.estimate_model.kind} collection.")
     pairs = [text.partition("=") for text in query]
     if any(value not in ("0", "1") for _, _, value in pairs):
         raise InvalidInput("write --query NAME=0 or --query NAME=1.")
-    return one.fitted.query(counts, {name: int(value) for name, _, value in pairs})
+    return one.estimate_model.query(counts, {name: int(value) for name, _, value in pairs})
 
 
 @collect.command()

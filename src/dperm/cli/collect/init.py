@@ -78,9 +78,15 @@ def init(
         public = _queries(model, epsilon, columns, together, degrees, people)
     one = Collection(name, public, title, version, 3600 * window_hours, tokens)
     one.write(out)
-    about = {"file": str(out), "hash": one.digest, "statistics": one.task.sketch.size, "asks": one.fitted.words()}
-    if people is not None and hasattr(one.fitted, "estimator"):
-        plan = one.fitted.estimator.plan(people, len(one.fitted.columns))
+    estimated = one.estimate_model
+    about = {
+        "file": str(out),
+        "hash": one.digest,
+        "statistics": one.task.sketch.size,
+        "asks": estimated.summary(),
+    }
+    if people is not None and hasattr(estimated, "estimator"):
+        plan = estimated.estimator.plan(people, len(estimated.columns))
         about["people_needed"] = plan.people_needed
         about["enough"] = bool(people >= plan.people_needed)
 
@@ -168,7 +174,7 @@ def _degree(public: dict[str, Any], people: int | None) -> int:
     automatic = LogisticModel({**public, "degree": "auto"})
     names = automatic.columns
     task = automatic.estimator.task(len(names), names, people)
-    return max(sum(exponents) for exponents in task.sketch.exponents)
+    return int(max(sum(exponents) for exponents in task.sketch.exponents))
 
 
 def _queries(

@@ -1,4 +1,4 @@
-"""The estimate that a collector publishes: means with errors, the model with intervals, the privacy cost of a report."""
+"""The published estimate: means with their errors, the model with intervals, and the privacy cost of a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def estimate_document(collection: Collection, counts: Counts) -> dict[str, Any]:
     task = collection.task
     model, reason = None, None
     try:
-        model = collection.fitted.fit(counts)
+        model = collection.estimate_model.fit(counts)
     except Unsupported as error:
         # this advice is a parameter of the Python estimators, which a collection does not have
         reason = str(error).replace(", or set refuse_hopeless=False", "")
@@ -40,8 +40,8 @@ def estimate_document(collection: Collection, counts: Counts) -> dict[str, Any]:
             "unit": "one person, who reports once for this collection",
             "view": "everyone, the collector included",
             "statement": (
-                f"for any two records of a person, every report is at most e^{task.epsilon:g} times as likely under one as "
-                "under the other; reports about the same facts in other collections add their epsilon to this one's."
+                f"for any two records of a person, every report is at most e^{task.epsilon:g} times as likely under "
+                "one as under the other; reports about the same facts in other collections add their epsilon."
             ),
         },
         "poisoning": _poisoning(collection, counts),

@@ -171,9 +171,9 @@ class Service:
                     "title": one.title,
                     "hash": one.digest,
                     "epsilon": one.task.epsilon,
-                    "asks": one.fitted.words(),
-                    "columns": one.fitted.columns,
-                    "target": one.fitted.target,
+                    "asks": one.estimate_model.summary(),
+                    "columns": one.estimate_model.columns,
+                    "target": one.estimate_model.target,
                     "statistics": one.task.sketch.size,
                     "answers": one.task.n_levels,
                     "tokens": one.tokens,
@@ -203,7 +203,7 @@ class Service:
         return Response(text, media_type="application/json", headers=_OPEN)
 
     async def _counts(self, request: Request) -> Response:
-        """The counters, for the operator's other collectors; the answer carries no CORS header, so no web page reads them."""
+        """The counters, for the operator's other collectors; no CORS header, so no other site's page reads them."""
         given = request.headers.get("authorization", "").encode()
         if self._counts_secret is None or not hmac.compare_digest(given, f"Bearer {self._counts_secret}".encode()):
             return _json({"error": "the counters need the operator's secret."}, 403, {})

@@ -13,7 +13,7 @@ from dperm.collect.description import Collection
 from dperm.collect.service.tokens import CODE_BYTES, valid
 from dperm.collect.store.store import Entry
 
-__all__ = ["MOST_BYTES", "MOST_REPORTS", "PACKED", "Rejected", "packed", "read_json", "read_packed"]
+__all__ = ["MOST_BYTES", "MOST_REPORTS", "PACKED", "Rejected", "pack", "read_json", "read_packed"]
 
 #: content type of packed reports: the task's hash (32 bytes), then 21 bytes per report: id, j and b, little-endian;
 #: with tokens 37, the token's code last
@@ -92,7 +92,7 @@ def read_packed(body: bytes, name: str, known: Mapping[str, Collection], key: by
     return Entry(collection.digest, rows["key"].astype(np.int64), rows["secret"].astype(np.uint64), cells)
 
 
-def packed(digest: str, ids: bytes, j: Any, b: Any) -> bytes:
+def pack(digest: str, ids: bytes, j: Any, b: Any) -> bytes:
     """Pack reports without tokens: ``ids`` holds 16 bytes for each."""
     rows = np.empty(len(ids) // 16, _PLAIN)
     halves = np.frombuffer(ids, [("key", "<i8"), ("secret", "<u8")])

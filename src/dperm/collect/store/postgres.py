@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dperm.collect.store.database import Database, SpentIds, StoreConflict
 from dperm.errors import MissingDependency, StoreError, Unsupported
@@ -52,7 +52,7 @@ class PostgresDatabase(Database):
         Whether the collector's tables may be missing.
     """
 
-    tables = {
+    tables: ClassVar = {
         "dperm_about": "(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
         "dperm_tasks": "(number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
         "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dperm.collect.store.database import Database, SpentIds
 from dperm.errors import InvalidInput, StoreError
@@ -94,7 +94,7 @@ class SqliteDatabase(Database):
         Whether to make it if it does not exist.
     """
 
-    tables = {
+    tables: ClassVar = {
         "dperm_about": "(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
         "dperm_tasks": "(number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
         "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",

@@ -160,9 +160,9 @@ class Steps:
         parts: dict[int, list[tuple[int, int, bytes]]] = {_COUNTED: [], _MOVED: [], _HELD: []}
         for kind, *row in self._database.rows(connection, sql, (self._registry.number(collection),)):
             parts[kind].append((row[0], row[1], row[2]))
-        snapshots = [Snapshot.from_blocks(collection, parts[kind]) for kind in (_COUNTED, _MOVED, _HELD)]
+        counted, moved, held = (Snapshot.from_blocks(collection, parts[kind]) for kind in (_COUNTED, _MOVED, _HELD))
         number, stamp = self._identity(connection, collection)
-        return PublishedState(number, *snapshots, stamp)
+        return PublishedState(number, counted, moved, held, stamp)
 
     def replace(
         self, connection: Any, before: tuple[int, str], after: PublishedState, rows: list[tuple[int, int, int, bytes]]

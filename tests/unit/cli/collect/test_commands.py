@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dperm.cli.main import cli, main
-from dperm.collect.estimate import _answer
+from dperm.collect.estimate import interval_answer
 from dperm.collect.store import store
 from dperm.errors import InvalidInput, RunError
 from dperm.estimators.local.queries import QueryAnswer
@@ -72,7 +72,7 @@ def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
         assert "shrunk towards 0" in model["shrinkage"]
         assert "a single number of it may grow" in model["shrinkage"]
         text = run("estimate", name)
-        assert "the estimate is shrunk towards 0" in " ".join(text.split())
+        assert "the estimates are shrunk towards 0" in " ".join(text.split())
         assert "unshrunk" in text
         assert all(f"{value:.4g}" in text for value in middle.ravel())
     assert np.abs(model["kept"]).max() < 1.0
@@ -81,7 +81,7 @@ def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
 def test_an_interval_stays_in_its_range_and_in_order() -> None:
     """An answer far below its range, as noise makes it with few people, has both ends at the end of the range."""
     for value, expected in ((-0.5, [0.0, 0.0]), (1.5, [1.0, 1.0]), (0.5, [0.4, 0.6])):
-        made = _answer(QueryAnswer(value, 0.0, 0.1), 0.0, 1.0)
+        made = interval_answer(QueryAnswer(value, 0.0, 0.1), 0.0, 1.0)
         assert made["interval"] == pytest.approx(expected)
         assert made["interval"][0] <= made["value"] <= made["interval"][1]
 
@@ -163,7 +163,7 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["init", "x.json", "--name", "X!", "--column", "a:0:1", "--classes", "0,1"], "small letters"),
+        (["init", "x.json", "--name", "X!", "--column", "a:0:1", "--classes", "0,1"], "lower-case letters"),
         (["init", "x.json", "--name", "x"], "--schema or with --column"),
         (["init", "x.json", "--name", "x", "--column", "a:0", "--classes", "0,1"], "NAME:LOW:HIGH"),
         (["init", "x.json", "--name", "x", "--column", "a:0:1"], "needs --classes"),

@@ -16,8 +16,8 @@ from programs import find_node
 
 from dperm.collect import Collection
 from dperm.collect.sdk import bundle
-from dperm.collect.sdk.python import Device, RefusedTask, answer, check, record, word
-from dperm.collect.sdk.python.device import opened
+from dperm.collect.sdk.python import Device, RefusedTask, answer, check, random_word, record
+from dperm.collect.sdk.python.device import parse_task
 
 WORDS = 2**32
 #: forged descriptions of every collection
@@ -94,7 +94,7 @@ def _forged(document: dict[str, Any], rng: random.Random, strange: bool) -> dict
 def _cases(collections: dict[str, Collection], strange: bool) -> list[dict[str, Any]]:
     rng, out = random.Random(5), []
     for one in collections.values():
-        d, columns, target = one.document(), one.fitted.columns, one.fitted.target
+        d, columns, target = one.document(), one.estimate_model.columns, one.estimate_model.target
         labels = target.get("classes", [3.0, None, 1e308, "x"])
         for _ in range(N_FORGED):
             people = [
@@ -225,14 +225,14 @@ def test_python_draws_from_the_system_alone() -> None:
     def drawn() -> list[int]:
         random.seed(7)
         np.random.seed(7)  # noqa: NPY002
-        return [word() for _ in range(4)]
+        return [random_word() for _ in range(4)]
 
     assert drawn() != drawn()
     assert all(0 <= one < WORDS for one in drawn())
 
 
 def test_values_of_other_number_types_are_values(logistic: Collection, tmp_path: Path) -> None:
-    task = opened(logistic.text)
+    task = parse_task(logistic.text)
     expected = record(task, [3.0, 1.0], "stayed")
     for x in (
         np.array([3.0, 1.0]),
@@ -242,10 +242,10 @@ def test_values_of_other_number_types_are_values(logistic: Collection, tmp_path:
     ):
         assert record(task, x, "stayed") == expected
     for classes in ([0, 1], [False, True]):
-        other = opened(Collection("x", {**logistic.model, "classes": classes}).text)
+        other = parse_task(Collection("x", {**logistic.model, "classes": classes}).text)
         assert record(other, [3, 1], np.array(classes)[1]) == expected
     # the wrong kind of label is no label
-    assert np.isnan(record(opened(Collection("x", {**logistic.model, "classes": [0, 1]}).text), [3, 1], True)[0])
+    assert np.isnan(record(parse_task(Collection("x", {**logistic.model, "classes": [0, 1]}).text), [3, 1], True)[0])
     with pytest.raises(ValueError, match="no column 'second': the columns are seconds, mood"):
         Device(tmp_path / "r.json").report(task, {"second": 3, "mood": 1}, "stayed")
     assert not (tmp_path / "r.json").exists()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dperm.collect import Collection, simulate
 from dperm.collect.sdk.python import Device
-from dperm.collect.sdk.python.device import opened
+from dperm.collect.sdk.python.device import parse_task
 from dperm.collect.service import wire
 from dperm.collect.service.service import Service
 from dperm.collect.service.tokens import mint
@@ -72,8 +72,8 @@ def test_one_report(sqlite: Store, logistic: Collection, client: Any) -> None:
 def test_many_reports_and_packed_ones(sqlite: Store, logistic: Collection, client: Any) -> None:
     reports = [{"id": os.urandom(16).hex(), "j": k % 8, "b": k % 2} for k in range(100)]
     body = json.dumps({"task": logistic.digest, "reports": reports}).encode()
-    packed = wire.packed(logistic.digest, os.urandom(16 * 300), np.arange(300) % 8, np.arange(300) % 2)
-    same = wire.packed(
+    packed = wire.pack(logistic.digest, os.urandom(16 * 300), np.arange(300) % 8, np.arange(300) % 2)
+    same = wire.pack(
         logistic.digest, bytes.fromhex("".join(r["id"] for r in reports)), np.arange(100) % 8, np.arange(100) % 2
     )
     kind = {"content-type": wire.PACKED}
@@ -135,7 +135,7 @@ def test_malformed_reports_count_nothing(what: str, sqlite: Store, logistic: Col
 
 def test_a_bad_report_among_good_ones_counts_none(sqlite: Store, logistic: Collection, client: Any) -> None:
     reports = [{"id": os.urandom(16).hex(), "j": 0, "b": 0} for _ in range(5)] + [{"id": ID, "j": 0, "b": 7}]
-    packed = wire.packed(logistic.digest, os.urandom(32), [0, 9], [0, 1])
+    packed = wire.pack(logistic.digest, os.urandom(32), [0, 9], [0, 1])
 
     async def use(to: Any) -> None:
         path = "/v1/logistic/reports"
@@ -188,10 +188,10 @@ def test_tokens_are_needed_and_spent_once(tmp_path: Path, logistic: Collection, 
     store.register(one)
     store.register(logistic)
     token, other = mint(key, one.digest), mint(os.urandom(32), one.digest)
-    task = opened(one.text)
+    task = parse_task(one.text)
     report = Device(tmp_path / "a.json").report(task, [1, 0], "left", token=token).encode()
     forged = Device(tmp_path / "b.json").report(task, [1, 0], "left", token=other).encode()
-    plain = wire.packed(one.digest, bytes.fromhex(token[:32]), [0], [0])
+    plain = wire.pack(one.digest, bytes.fromhex(token[:32]), [0], [0])
 
     async def use(to: Any) -> None:
         path = "/v1/asked/reports"
@@ -264,15 +264,15 @@ def test_simulated_people_send_what_devices_send(collections: dict[str, Collecti
 
     rng, source = np.random.default_rng(4), RandomSource()
     for name, one in collections.items():
-        X, y = simulate.people(one, 40, rng)
-        made = simulate.records(one, X, y)
+        X, y = simulate.draw_people(one, 40, rng)
+        made = simulate.device_records(one, X, y)
         document = one.document()
         for k in range(40):
             own = record(document, X[k].tolist(), None if y is None else y[k])
             np.testing.assert_allclose(made[k], own, rtol=1e-12, atol=1e-12)
         counts = one.task.no_counts()
         assert estimate_document(one, counts)["model"] is None or name in ("marginals", "smooth")
-        for reports in simulate.batches(one, 200_000, 100_000, rng, source):
+        for reports in simulate.report_batches(one, 200_000, 100_000, rng, source):
             counts += one.task.count(reports)
         data = json.loads(json.dumps(estimate_document(one, counts), allow_nan=False))
         assert data["n"] == 200_000
@@ -291,7 +291,7 @@ def test_estimates_find_the_truth(collections: dict[str, Collection]) -> None:
     rng, source = np.random.default_rng(6), RandomSource(1)
     one = collections["marginals"]
     counts = one.task.no_counts()
-    for reports in simulate.batches(one, 1_000_000, 250_000, rng, source):
+    for reports in simulate.report_batches(one, 1_000_000, 250_000, rng, source):
         counts += one.task.count(reports)
     shares = estimate_document(one, counts)["model"]["shares"]
     truth = np.linspace(0.2, 0.8, 12)
@@ -300,5 +300,5 @@ def test_estimates_find_the_truth(collections: dict[str, Collection]) -> None:
         for (low, high), value in zip((s["interval"] for s in shares), truth, strict=True)
     ]
     assert sum(inside) >= 11
-    pair = one.fitted.query(counts, {"q0": 1, "q11": 1})
+    pair = one.estimate_model.query(counts, {"q0": 1, "q11": 1})
     assert abs(pair["value"] - 0.16) < 0.05 + 2 * pair["deviation"]
