@@ -96,7 +96,7 @@ sys.meta_path.insert(0, Waiting())
         (
             "dperm.collect.service.server",
             ("collect", "serve", "speed.json"),
-            "dperm: interrupted before the collector listened; no report was taken.\n",
+            "dperm: interrupted before the collector started; no report was accepted.\n",
         ),
     ],
 )

@@ -60,7 +60,7 @@ def device_records(collection: Collection, X: FloatArray, y: Any = None) -> Floa
     how = collection.document()["record"]
     if how is None:
         return np.asarray(X, np.float64)
-    rows = np.clip((X - np.asarray(how["centre"])) / np.asarray(how["scale"]), -how["clip"], how["clip"])
+    rows: FloatArray = np.clip((X - np.asarray(how["centre"])) / np.asarray(how["scale"]), -how["clip"], how["clip"])
     length = np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-300)
     rows = rows * np.minimum(1.0, how["row_norm"] / length)[:, None]
     rows = np.column_stack([rows, *(np.full(len(rows), c) for c in how["constant"])]) / how["divide_by"]
@@ -70,7 +70,7 @@ def device_records(collection: Collection, X: FloatArray, y: Any = None) -> Floa
     if "classes" in how:
         members = np.column_stack([np.array([label == c for label in y]) for c in how["classes"]])
         signs = np.where(members, 1.0, -1.0)
-        return rows * signs[:, 1:] if len(how["classes"]) == 2 else np.column_stack([rows, signs])
+        rows = rows * signs[:, 1:] if len(how["classes"]) == 2 else np.column_stack([rows, signs])
     return rows
 
 

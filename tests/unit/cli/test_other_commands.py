@@ -195,7 +195,7 @@ def _budget():
 def test_the_demo_speaks_to_machines_and_to_nobody(dperm, home):
     told = json.loads(dperm("demo", "--json").out)
     assert told["guarantee"]["epsilon"] <= 1.0
-    assert set(told["right_on_new_patients"]) >= {"dperm, epsilon = 1", "no privacy at all"}
+    assert set(told["accuracy_on_new_patients"]) >= {"dperm, epsilon = 1", "without privacy"}
     assert all((home / name).exists() for name in told["written"])
     quiet = dperm("demo", "--quiet")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from dperm.errors import StoreError
 from dperm.types import IntArray
@@ -60,10 +60,10 @@ class Database(ABC):
     """
 
     address: str
-    tables: Mapping[str, str]
+    tables: ClassVar[Mapping[str, str]]
     spent_ids: SpentIds
-    row_lock: str
-    is_listed: str
+    row_lock: ClassVar[str]
+    is_listed: ClassVar[str]
 
     def __init__(self) -> None:
         #: held during every writing transaction: all of them use one connection

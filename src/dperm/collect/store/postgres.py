@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,7 +52,7 @@ class PostgresDatabase(Database):
         Whether the collector's tables may be missing.
     """
 
-    tables: ClassVar = {
+    tables: ClassVar[Mapping[str, str]] = {
         "dperm_about": "(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
         "dperm_tasks": "(number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
         "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",

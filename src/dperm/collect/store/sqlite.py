@@ -12,7 +12,7 @@ import os
 import random
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,7 +94,7 @@ class SqliteDatabase(Database):
         Whether to make it if it does not exist.
     """
 
-    tables: ClassVar = {
+    tables: ClassVar[Mapping[str, str]] = {
         "dperm_about": "(name TEXT PRIMARY KEY, value TEXT NOT NULL)",
         "dperm_tasks": "(number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, "
         "name TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, UNIQUE (name, version))",
