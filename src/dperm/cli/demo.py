@@ -44,7 +44,7 @@ _CLIP = 3.0  # in spreads: values farther from the centre are clipped
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @with_output
 def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
-    """Fit a private model on a medical table that comes along, and explain the result."""
+    """Fit a private model on an included medical table, and explain the result."""
     import numpy as np
     from sklearn.datasets import load_breast_cancer
     from sklearn.linear_model import LogisticRegression

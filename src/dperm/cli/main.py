@@ -36,7 +36,7 @@ def cli() -> None:
 
 #: commands in the order in which a person needs them, with the line that `dperm --help` shows
 _COMMANDS = (
-    (demo, "Fit a private model on a medical table that comes along."),
+    (demo, "Fit a private model on an included medical table."),
     (schema, "Draft what is public about a table: bounds and categories."),
     (plan, "Show what a privacy budget buys, without any data."),
     (fit, "Fit a private model to a table."),

@@ -47,6 +47,50 @@ def collect() -> None:
 collect.add_command(init)
 
 
+@collect.command(short_help="Try a collection out with simulated people.")
+@click.argument("task", type=_FILE)
+@click.option(
+    "--people", type=click.IntRange(1), default=100_000, show_default=True, help="Number of simulated people."
+)
+@click.option("--url", help="Send to the collection at this address instead of writing to --database.")
+@_DATABASE
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the simulated people; their random bits are not seeded."
+)
+@with_output
+def simulate(task: Path, people: int, url: str | None, database: str, seed: int, output: Output) -> None:
+    """Try out the collection in the file TASK with reports of simulated people.
+
+    Use a database of its own: simulated reports cannot be removed from the counts.
+    """
+    import time
+
+    import numpy as np
+
+    from dperm.collect import Collection
+    from dperm.collect import simulate as simulation
+    from dperm.collect.store.store import open_store
+    from dperm.privacy import RandomSource
+
+    one, rng = Collection.read(task), np.random.default_rng(seed)
+    if one.tokens:
+        raise InvalidInput("a collection with one-time tokens cannot be simulated: try it out without --tokens first.")
+    made = simulation.report_batches(one, people, _BATCH, rng, RandomSource())
+    if url is None:
+        with open_store(database, create=True) as store:
+            store.register(one)
+            for reports in made:
+                store.add([simulation.store_entry(one, reports)], time.time())
+    else:
+        with closing(simulation.Sender(collection_at(url))) as sender:
+            for reports in made:
+                status, answer = sender.send(simulation.packed_body(one, reports))
+                if status != 201:
+                    said = answer[:200].decode(errors="replace")
+                    raise RunError(f"the collector answered {status}: {said}")
+    output.result({"people": people}, lambda to: to.text(f"{people} simulated people reported to {one.name}"))
+
+
 @collect.command(short_help="Run the service that accepts reports.")
 @click.argument("tasks", nargs=-1, type=_FILE)
 @_DATABASE
@@ -216,50 +260,6 @@ def _number(text: str, what: str) -> float | None:
         raise InvalidInput(f"{what} must be a number, not {text!r}.") from None
 
 
-@collect.command(short_help="Try a collection out with simulated people.")
-@click.argument("task", type=_FILE)
-@click.option(
-    "--people", type=click.IntRange(1), default=100_000, show_default=True, help="Number of simulated people."
-)
-@click.option("--url", help="Send to the collection at this address instead of writing to --database.")
-@_DATABASE
-@click.option(
-    "--seed", default=0, show_default=True, help="Seed of the simulated people; their random bits are not seeded."
-)
-@with_output
-def simulate(task: Path, people: int, url: str | None, database: str, seed: int, output: Output) -> None:
-    """Try out the collection in the file TASK with reports of simulated people.
-
-    Use a database of its own: simulated reports cannot be removed from the counts.
-    """
-    import time
-
-    import numpy as np
-
-    from dperm.collect import Collection
-    from dperm.collect import simulate as simulation
-    from dperm.collect.store.store import open_store
-    from dperm.privacy import RandomSource
-
-    one, rng = Collection.read(task), np.random.default_rng(seed)
-    if one.tokens:
-        raise InvalidInput("a collection with one-time tokens cannot be simulated: try it out without --tokens first.")
-    made = simulation.report_batches(one, people, _BATCH, rng, RandomSource())
-    if url is None:
-        with open_store(database, create=True) as store:
-            store.register(one)
-            for reports in made:
-                store.add([simulation.store_entry(one, reports)], time.time())
-    else:
-        with closing(simulation.Sender(collection_at(url))) as sender:
-            for reports in made:
-                status, answer = sender.send(simulation.packed_body(one, reports))
-                if status != 201:
-                    said = answer[:200].decode(errors="replace")
-                    raise RunError(f"the collector answered {status}: {said}")
-    output.result({"people": people}, lambda to: to.text(f"{people} simulated people reported to {one.name}"))
-
-
 @collect.command(short_help="Estimate from the counts.")
 @click.argument("name")
 @_DATABASE
@@ -315,6 +315,23 @@ def _queried(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, An
     if any(value not in ("0", "1") for _, _, value in pairs):
         raise InvalidInput("write --query NAME=0 or --query NAME=1.")
     return one.estimate_model.query(counts, {name: int(value) for name, _, value in pairs})
+
+
+@collect.command(short_help="Make one-time tokens.")
+@click.argument("task", type=_FILE)
+@click.option("--token-key", type=_FILE, required=True, help="File with the token key; made if it is missing.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of tokens.")
+def tokens(task: Path, token_key: Path, count: int) -> None:
+    """Make one-time tokens for the collection in the file TASK, one per line."""
+    from dperm.collect import Collection
+    from dperm.collect.service.tokens import mint, read_key
+
+    one = Collection.read(task)
+    if not one.tokens:
+        raise InvalidInput(f"{one.name} takes reports without tokens: describe it with `dperm collect init --tokens`.")
+    key = read_key(token_key, create=True)
+    for _ in range(count):
+        click.echo(mint(key, one.digest))
 
 
 @collect.command(short_help="Write the counters to a file, for merging.")
@@ -376,23 +393,6 @@ def restored(database: str) -> None:
     with open_store(database) as store:
         store.mark_as_copy()
         click.echo(f"{store.database.address} counts under the name {store.counters.collector} from now on")
-
-
-@collect.command(short_help="Make one-time tokens.")
-@click.argument("task", type=_FILE)
-@click.option("--token-key", type=_FILE, required=True, help="File with the token key; made if it is missing.")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of tokens.")
-def tokens(task: Path, token_key: Path, count: int) -> None:
-    """Make one-time tokens for the collection in the file TASK, one per line."""
-    from dperm.collect import Collection
-    from dperm.collect.service.tokens import mint, read_key
-
-    one = Collection.read(task)
-    if not one.tokens:
-        raise InvalidInput(f"{one.name} takes reports without tokens: describe it with `dperm collect init --tokens`.")
-    key = read_key(token_key, create=True)
-    for _ in range(count):
-        click.echo(mint(key, one.digest))
 
 
 def _found(store: Store, name: str, version: int | None) -> Collection:

@@ -21,15 +21,15 @@ def show_estimate(to: Output, data: dict[str, Any]) -> None:
         ]
     )
     if model is None:
-        to.text(f"no estimate yet: {data['reason']}")
+        to.text(f"No estimate yet: {data['reason']}")
         return
     for title, rows in _tables(model):
         to.text("")
         to.table([title, "estimate", "from", "to", "unshrunk"][: len(rows[0])], rows, right=(1, 2, 3, 4))
     if model.get("shrinkage"):
-        to.text(f"{model['shrinkage']}.")
+        to.text(f"Note: {model['shrinkage']}.")
     if model.get("intervals_reason"):
-        to.text(f"no intervals: {model['intervals_reason']}")
+        to.text(f"No intervals: {model['intervals_reason']}.")
     if "query" in data:
         to.text("")
         to.table(["query", "estimate", "from", "to"], [_row("share", data["query"])], right=(1, 2, 3))
