@@ -298,15 +298,15 @@ def estimate(
         from dperm.collect.store.store import open_store
 
         with open_store(database) as store:
-            one = _found(store, name, version)
+            one = _find_collection(store, name, version)
             counts = store.counts(one, window)
             data = estimate_document(one, counts)
             if query:
-                data["query"] = _queried(one, counts, query)
+                data["query"] = _queried_share(one, counts, query)
     output.result(data, lambda to: show_estimate(to, data))
 
 
-def _queried(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, Any]:
+def _queried_share(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, Any]:
     from dperm.collect.estimate import MarginalsModel
 
     if not isinstance(one.estimate_model, MarginalsModel):
@@ -344,7 +344,7 @@ def counts(name: str, out: Path, database: str, version: int | None) -> None:
     from dperm.collect.store.store import open_store
 
     with open_store(database) as store:
-        one = _found(store, name, version)
+        one = _find_collection(store, name, version)
         out.write_text(json.dumps(store.counters.export(one)), encoding="ascii")
         n = store.counts(one).n_people
     click.echo(f"wrote {out}: {n} reports")
@@ -395,7 +395,7 @@ def restored(database: str) -> None:
         click.echo(f"{store.database.address} counts under the name {store.counters.collector} from now on")
 
 
-def _found(store: Store, name: str, version: int | None) -> Collection:
+def _find_collection(store: Store, name: str, version: int | None) -> Collection:
     one = store.find(name, version)
     if one is None:
         names = ", ".join(sorted({known.name for known in store.collections.values()})) or "none"

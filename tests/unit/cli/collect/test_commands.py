@@ -142,7 +142,7 @@ def test_columns_of_a_schema(run: Any, tmp_path: Path) -> None:
     assert made["columns"] == ["age", "town=a", "town=b", "town=c"]
     assert made["record"]["classes"] == [False, True]
     run("simulate", "x.json", "--people", "100")
-    assert "no estimate yet" in run("estimate", "ill")
+    assert "No estimate yet" in run("estimate", "ill")
 
 
 def test_tokens(run: Any, tmp_path: Path) -> None:
