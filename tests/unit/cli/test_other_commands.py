@@ -115,9 +115,9 @@ def test_the_face_of_the_ledger(dperm, people, home):
     exported = json.loads(dperm("ledger", "export").out)
     assert exported["datasets"][0]["dataset"] == "people"
     assert "fingerprint" not in json.dumps(exported)
-    asked = dperm("ledger", "export", "--out", "books.json", "--json")
-    assert json.loads(asked.out) == {"written": "books.json"}
-    assert json.loads((home / "books.json").read_text())["head"] == exported["head"]
+    asked = dperm("ledger", "export", "--out", "ledger.json", "--json")
+    assert json.loads(asked.out) == {"written": "ledger.json"}
+    assert json.loads((home / "ledger.json").read_text())["head"] == exported["head"]
     assert dperm("ledger", "cap", "people", "--epsilon", "2", "--yes").code == 0
     again = dperm("ledger", "cap", "people", "--epsilon", "9", "--yes")
     assert again.code == 2
