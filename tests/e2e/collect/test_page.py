@@ -108,8 +108,8 @@ def test_the_page_counts_estimates_and_lets_visitors_try(
     assert problems == []
 
 
-def test_the_page_says_what_is_asked_of_every_kind(start: Callable[..., Any], browser: Any, tmp_path: Path) -> None:
-    """Ranges as they are, labels, and the questions by name; shares on a scale from 0 to 1."""
+def test_the_page_lists_the_questions_of_every_kind(start: Callable[..., Any], browser: Any, tmp_path: Path) -> None:
+    """Original ranges, labels, and the questions by name; shares on a scale from 0 to 1."""
     pay = {
         "kind": "linear",
         "epsilon": 2.0,
@@ -195,7 +195,7 @@ _DRAWN = """async ([url, person]) => {
 def test_the_page_without_https_shows_everything_but_the_form(
     start: Callable[..., Any], speed: Collection, browser: Any
 ) -> None:
-    """Browsers have no crypto.subtle there, and the module cannot check the description."""
+    """Browsers have no crypto.subtle there, so the module cannot check the description."""
     collector, expect = start(), playwright.expect
     page = browser.new_page()
     page.goto(f"{collector.url.replace('127.0.0.1', 'collector.example')}/speed")

@@ -1,4 +1,4 @@
-"""``dperm collect send`` to a running collector: one report, the same again, and mistakes that are said."""
+"""``dperm collect send`` to a running collector: one report, the same again, and clear errors."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_from_a_description_to_an_estimate(run: Any) -> None:
     assert json.loads(run("estimate", "speed", "--database", "copy.db", "--json"))["n"] == 105_000
 
 
-def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
+def test_an_estimate_states_that_it_is_shrunk(run: Any) -> None:
     """The unshrunk value is in the middle of the interval; the estimate need not be inside."""
     run("init", "speed.json", *SPEED)
     run("init", "k.json", "--name", "kinds", "--column", "age:0:100", "--classes", "a,b,c", "--epsilon", "4")
@@ -79,7 +79,7 @@ def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
 
 
 def test_an_interval_stays_in_its_range_and_in_order() -> None:
-    """An answer far below its range, as noise makes it with few people, has both ends at the end of the range."""
+    """With few people, noise may put an answer far below its range: both ends are then at the end of the range."""
     for value, expected in ((-0.5, [0.0, 0.0]), (1.5, [1.0, 1.0]), (0.5, [0.4, 0.6])):
         made = interval_answer(QueryAnswer(value, 0.0, 0.1), 0.0, 1.0)
         assert made["interval"] == pytest.approx(expected)
@@ -235,7 +235,7 @@ def test_numbers_outside_their_range(run: Any, arguments: list[str]) -> None:
         run(*arguments)
 
 
-def test_a_copy_that_was_put_in_place_counts_under_a_new_name(run: Any, tmp_path: Path) -> None:
+def test_a_restored_copy_counts_under_a_new_name(run: Any, tmp_path: Path) -> None:
     run("init", "speed.json", *SPEED)
     run("simulate", "speed.json", "--people", "1000")
     (tmp_path / "copy.db").write_bytes((tmp_path / "collect.db").read_bytes())
@@ -253,10 +253,10 @@ def test_a_copy_that_was_put_in_place_counts_under_a_new_name(run: Any, tmp_path
         (["simulate", "speed.json"], "dperm: interrupted; what was written before remains.\n"),
     ],
 )
-def test_ctrl_c_says_nothing_of_budgets(
+def test_ctrl_c_does_not_mention_budgets(
     run: Any, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A collector has no ledger; whoever counts or is about to listen says what became of the reports."""
+    """A collector has no ledger; the message says what happened to the reports."""
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -293,7 +293,7 @@ def test_a_wrong_address_names_the_right_form(run: Any, url: str) -> None:
         run("estimate", "speed", "--url", "http://127.0.0.1:8000/v1/speed")
 
 
-def test_too_few_people_are_said_so(run: Any) -> None:
+def test_too_few_people_are_reported(run: Any) -> None:
     about = json.loads(run("init", "speed.json", *SPEED, "--people", "50", "--json"))
     assert about["enough"] is False
     assert about["people_needed"] > 50

@@ -1,4 +1,4 @@
-"""Forged descriptions: neither client pays more than it checked, and no record decides whether there is a report."""
+"""Forged descriptions: no client spends more epsilon than it checked, and no record prevents a report."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _leaves(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def _forged(document: dict[str, Any], rng: random.Random, strange: bool) -> dict[str, Any]:
-    """Change some of what a device computes with: numbers, lengths of lists, and with ``strange`` kinds of values."""
+    """Change some values of a description: numbers, lengths of lists, and with ``strange`` their types."""
     made = copy.deepcopy(document)
     for _ in range(rng.randint(1, 4)):
         parts = {"task": {key: made["task"].get(key) for key in ("sketch", "levels")}}
@@ -184,7 +184,7 @@ def test_infinite_ranges_cost_what_the_description_says(logistic: Collection) ->
 
 @needs_node
 def test_a_description_cannot_fail_for_some_records_alone(logistic: Collection) -> None:
-    """A record of an unknown label is short: what stands behind its end would fail for the known labels only."""
+    """A record of an unknown label is short: reading beyond its end would fail for known labels only."""
     document = copy.deepcopy(logistic.document())
     nodes = [[1.0, {"valueOf": 1, "toString": 1}, 1.0]] * len(document["task"]["sketch"]["exponents"])
     document["task"]["sketch"] = {"kind": "theta-grid", "nodes": nodes, "loss": "logistic"}
@@ -212,7 +212,7 @@ console.log(JSON.stringify([own, told]));
 
 @needs_node
 def test_the_browser_draws_from_the_system_alone(logistic: Collection) -> None:
-    """The words of an answer are the system's, one after the other; nothing else stands in for them."""
+    """The random words of an answer are the system's, in their order."""
     words = np.random.default_rng(0).integers(0, WORDS, 300).tolist()
     own, told = _node(_DRAWS, {"script": bundle.script(), "document": logistic.document(), "words": words})
     assert own == told
@@ -260,6 +260,6 @@ const made = (x) => dperm.report({ ...document, hash: "h" }, x, "left", { store 
 
 
 @needs_node
-def test_the_browser_refuses_names_that_it_was_not_asked_for(logistic: Collection) -> None:
+def test_the_browser_refuses_unknown_names(logistic: Collection) -> None:
     found = _node(bundle.script() + _NAMES, logistic.document())
     assert found == ["dperm: no column second", "made", "made", "made"]

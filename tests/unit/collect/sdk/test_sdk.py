@@ -1,4 +1,4 @@
-"""The clients: Python and JavaScript agree on every vector, both agree with the task, both refuse what they must."""
+"""The clients: Python and JavaScript agree on every vector and with the task, and refuse bad descriptions."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ globalThis.fetch = async (url, options) => {
 
 
 def _tampered(one: Collection) -> list[dict[str, Any]]:
-    """Descriptions that a client must refuse; the second to the fourth would cost more than they say."""
+    """Descriptions that a client must refuse; the second to the fourth would cost more than they state."""
     out = []
     for change in (
         lambda d: d["task"].update(epsilon=17.0),
@@ -328,8 +328,8 @@ def asked(logistic: Collection) -> Collection:
 
 
 @needs_node
-def test_a_forgotten_token_ruins_no_browser(logistic: Collection, asked: Collection) -> None:
-    """A report without its token would be kept for good, and refused for good."""
+def test_a_browser_stores_no_report_without_its_token(logistic: Collection, asked: Collection) -> None:
+    """Such a report would be stored and refused for ever."""
     token = "0123456789abcdef" * 4
     out = _node(bundle.script() + _TOKENS, {"asked": asked.document(), "open": logistic.document(), "token": token})
     assert out["refused"] == ["dperm: token"] * 8
@@ -338,7 +338,7 @@ def test_a_forgotten_token_ruins_no_browser(logistic: Collection, asked: Collect
     assert out["again"] == out["made"]  # a retry needs no token
 
 
-def test_a_forgotten_token_ruins_no_device(logistic: Collection, asked: Collection, tmp_path: Path) -> None:
+def test_a_device_stores_no_report_without_its_token(logistic: Collection, asked: Collection, tmp_path: Path) -> None:
     device, token = Device(tmp_path / "reports.json"), "0123456789abcdef" * 4
     for task, given, sentence in (
         (asked, "", "needs a one-time token"),
@@ -381,7 +381,7 @@ const tried = async (x) => {
 
 
 @needs_node
-def test_values_are_taken_in_every_form_or_refused(logistic: Collection) -> None:
+def test_values_are_accepted_in_every_form_or_refused(logistic: Collection) -> None:
     """Nothing that an application passes by mistake is reported as unknown silently."""
     out = _node(bundle.script() + _GIVEN, logistic.document())
     assert out["same"] == [[True, "made"]] * 6

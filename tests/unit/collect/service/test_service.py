@@ -1,4 +1,4 @@
-"""The service, spoken to in one process: what it takes, refuses, publishes and never keeps."""
+"""The service within one process: what it accepts, refuses, publishes and never stores."""
 
 from __future__ import annotations
 
@@ -241,8 +241,8 @@ def test_only_half_of_an_id_is_kept(sqlite: Store, logistic: Collection, client:
         ),
     )
 )
-def test_no_body_breaks_the_reader(body: Any, logistic: Collection) -> None:
-    """Whatever arrives is an entry of this collection or a refusal."""
+def test_any_body_is_read_or_refused(body: Any, logistic: Collection) -> None:
+    """Any body gives an entry of this collection or a refusal."""
     known = {logistic.digest: logistic}
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     if isinstance(body, dict):
@@ -285,7 +285,7 @@ def test_simulated_people_send_what_devices_send(collections: dict[str, Collecti
             assert f"times {factor:.4g}" in data["poisoning"]["statement"]
 
 
-def test_estimates_find_the_truth(collections: dict[str, Collection]) -> None:
+def test_estimates_are_close_to_the_truth(collections: dict[str, Collection]) -> None:
     from dperm.collect.service.results import estimate_document
 
     rng, source = np.random.default_rng(6), RandomSource(1)

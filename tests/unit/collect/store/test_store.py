@@ -1,4 +1,4 @@
-"""Counters and spent ids, in both databases: once, not lost, and nothing of the report next to its id."""
+"""Counters and spent ids in both databases: reports count once, are not lost, and are not stored with their ids."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +108,8 @@ def test_merging_adds_every_collector_once(store: Store, logistic: Collection, t
             store.counters.merge(bad)
 
 
-def test_what_is_kept_next_to_an_id_has_one_law() -> None:
-    """For a uniform half of an id the mark is uniform for every report; a planted mark that is not is caught."""
+def test_the_mark_of_an_id_has_the_same_distribution_for_every_report() -> None:
+    """For a uniform half of an id the mark is uniform for every report; a mark that is not uniform is detected."""
     halves = np.random.default_rng(0).integers(0, 2**64 - 1, 1 << 20, dtype=np.uint64, endpoint=True)
 
     def spread(made: np.ndarray) -> float:
@@ -156,7 +154,7 @@ def test_a_full_disk_acknowledges_nothing(logistic: Collection, tmp_path: Path) 
         assert store.add([_entry(logistic, 20_000, 2)], 0.0) == [Outcome(20_000, 0, 0)]
 
 
-def test_a_database_that_can_only_be_read_can_be_looked_at(
+def test_a_read_only_database_can_be_opened_and_read(
     store: Any, logistic: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.register(logistic)
@@ -175,9 +173,9 @@ def test_a_database_that_can_only_be_read_can_be_looked_at(
         monkeypatch.setattr(store_sqlite.SqliteDatabase, "_connect", reading)
     with open_store(address) as replica:
         assert replica.counts(replica.find("logistic")).n_people == 100
-        with pytest.raises(StoreError):  # or the test would see nothing
+        with pytest.raises(StoreError):  # otherwise the test would prove nothing
             replica.add([_entry(logistic, 1, 2)], 0.0)
-    with pytest.raises(StoreError):  # a service must not listen and then turn all reports away
+    with pytest.raises(StoreError):  # a service must not start and then refuse all reports
         open_store(address, create=True)
 
 
@@ -194,7 +192,7 @@ def test_a_backup_is_a_database(logistic: Collection, tmp_path: Path) -> None:
 
 
 def test_merging_a_restored_backup_counts_everybody(logistic: Collection, tmp_path: Path) -> None:
-    """The copy counts under a name of its own, so what it counts is not taken for what the original counted."""
+    """The copy counts under a name of its own, so its counts are not mistaken for those of the original."""
     with open_store(tmp_path / "a.db", create=True) as a, open_store(tmp_path / "main.db", create=True) as main:
         a.register(logistic)
         main.register(logistic)
@@ -218,7 +216,7 @@ def test_merging_a_restored_backup_counts_everybody(logistic: Collection, tmp_pa
         assert np.array_equal(_cells(main, logistic), np.bincount(expected, minlength=logistic.n_cells))
 
 
-def test_a_new_name_keeps_what_was_counted(store: Store, logistic: Collection) -> None:
+def test_a_marked_copy_keeps_its_counts_under_the_old_name(store: Store, logistic: Collection) -> None:
     daily = Collection("daily", logistic.model, window=86_400)
     store.register(logistic)
     store.register(daily)
@@ -232,8 +230,8 @@ def test_a_new_name_keeps_what_was_counted(store: Store, logistic: Collection) -
     assert store.steps.read(daily)[1].windows == {0: 5, 1: 50}
 
 
-def test_a_row_of_counters_never_tells_an_answer(store: Store, collections: dict[str, Collection]) -> None:
-    """Answers to one statistic share a row, so whoever knows which row a report changed does not know the answer."""
+def test_a_row_of_counters_holds_all_answers_to_a_statistic(store: Store, collections: dict[str, Collection]) -> None:
+    """A reader who knows which row a report changed does not know its answer."""
     one = collections["few-levels"]
     wide = Collection(
         "wide",
@@ -265,12 +263,12 @@ def test_many_rows_of_counters_in_one_transaction(collections: dict[str, Collect
         assert np.array_equal(_cells(store, one), expected)
 
 
-def test_a_quiet_file_database_keeps_no_log_of_writes(logistic: Collection, tmp_path: Path) -> None:
+def test_tidying_empties_the_write_ahead_log_of_sqlite(logistic: Collection, tmp_path: Path) -> None:
     with open_store(tmp_path / "x.db", create=True) as store:
         store.register(logistic)
         store.add([_entry(logistic, 1, 1)], 0.0)
         assert (tmp_path / "x.db-wal").stat().st_size > 0
-        with store.database.reading() as reading:  # such as a backup: nobody waits for it
+        with store.database.reading() as reading:  # such as a backup: tidying does not wait for it
             reading.execute("SELECT COUNT(*) FROM dperm_recent_1").fetchall()
             store.add([_entry(logistic, 1, 2)], 0.0)
             started = time.monotonic()
@@ -286,88 +284,6 @@ def test_commits_reach_the_disk(logistic: Collection, tmp_path: Path) -> None:
         for connection in (store.database.connection, reading):
             assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-@pytest.fixture
-def two_services(postgres_url: str) -> Iterator[tuple[Store, Store]]:
-    import psycopg
-
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
-    with open_store(postgres_url, create=True) as one, open_store(postgres_url) as other:
-        yield one, other
-
-
-def test_a_server_that_forgets_commits_is_told_not_to(two_services: tuple[Store, Store]) -> None:
-    store, _ = two_services
-    with store.database.reading() as connection:
-        connection.execute("ALTER ROLE postgres SET synchronous_commit = off")
-    try:
-        with open_store(store.database.url) as again, again.database.writing() as connection:
-            assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
-    finally:
-        with store.database.reading() as connection:
-            connection.execute("ALTER ROLE postgres RESET synchronous_commit")
-
-
-def test_two_services_on_one_database_count_a_report_once(
-    two_services: tuple[Store, Store], logistic: Collection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same report arrives at both: the second one to write finds the first one's work, and so do the counters."""
-    one, other = two_services
-    one.register(logistic)
-    other.registry.refresh()
-    entry, own = _entry(logistic, 20, 1), _entry(logistic, 5, 2)
-    look, in_between = one.database.spent_ids.find, [own, entry]
-
-    def looked(*given: Any) -> Any:
-        found = look(*given)
-        if in_between:
-            assert other.add([in_between.pop()], 0.0)[0].accepted > 0
-        return found
-
-    monkeypatch.setattr(one.database.spent_ids, "find", looked)
-    assert one.add([entry], 0.0) == [Outcome(0, 20, 0)]
-    assert one.counts(logistic).n_people == other.counts(logistic).n_people == 25
-    # the first rows of a window are made by both at once: neither writes over the other's
-    later, in_between[:] = Collection("later", logistic.model), []
-    one.register(later)
-    other.registry.refresh()
-    in_between.append(_entry(later, 7, 3))
-    assert one.add([_entry(later, 9, 4)], 0.0) == [Outcome(9, 0, 0)]
-    assert one.counts(later).n_people == 16
-
-
-def test_two_writers_at_once_lose_no_counts(two_services: tuple[Store, Store], logistic: Collection) -> None:
-    one, other = two_services
-    one.register(logistic)
-    other.registry.refresh()
-
-    def write(store: Store, first: int) -> None:
-        for seed in range(first, first + 60):
-            assert store.add([_entry(logistic, 3, seed)], 0.0) == [Outcome(3, 0, 0)]
-
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(write, one, 0), pool.submit(write, other, 1000)]:
-            done.result()
-    assert one.counts(logistic).n_people == 360
-
-
-def test_transactions_of_ids_and_counters_share_no_answer(
-    two_services: tuple[Store, Store], logistic: Collection
-) -> None:
-    """What the database itself notes of a transaction leads from an id to a row with every answer, not to a counter."""
-    store, _ = two_services
-    store.register(logistic)
-    for seed in range(8):
-        store.add([_entry(logistic, 1, seed)], 0.0)
-    with store.database.reading() as connection:
-        linked = connection.execute(
-            "SELECT s.id, c.n FROM dperm_spent_1 s JOIN dperm_counters c ON s.xmin = c.xmin"
-        ).fetchall()
-    assert len(linked) == 1
-    assert len(linked[0][1]) == 8 * logistic.n_cells
 
 
 def test_addresses_that_hold_no_database(tmp_path: Path) -> None:
