@@ -1,4 +1,4 @@
-"""The figures of ``collect_load.py`` as they stand in the documentation.
+"""Write the figures of ``collect_load.py`` into the documentation.
 
 python benchmarks/collect_figures.py        # writes those of benchmarks/results/collect.json into docs/collect.md
 """
@@ -44,15 +44,15 @@ def table(results: dict[str, Any]) -> str:
     rows.append((what, *(f"{b['estimate']['seconds']:.3f} s" for b in both)))
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     missed = [
-        f"{name}, {key.replace('_', ' ')}: {one['found']:g}, the bar is {one['bar']:g}"
+        f"{name}, {key.replace('_', ' ')}: {one['found']:g}, the target is {one['bar']:g}"
         for name in ("sqlite", "postgresql")
         for key, one in results[name]["bars"].items()
         if not one["met"]
     ]
-    said = "All bars were met." if not missed else f"Not met under this load: {'; '.join(missed)}."
+    said = "All targets were met." if not missed else f"Not met under this load: {'; '.join(missed)}."
     load = f"{min(loads):g} to {max(loads):g}"
     where = f"One run on {results['cores']} cores with a load average of {load}"
-    about = f"{where} (this benchmark alone makes about 2). {said}"
+    about = f"{where} (this benchmark alone causes about 2). {said}"
     return "\n".join([about, "", lines[0], "|---|---|---|", *lines[1:]]) + "\n"
 
 

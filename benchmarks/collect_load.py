@@ -167,7 +167,7 @@ def _batches(port: int, one: Collection, n: int, size: int) -> Any:
     def make() -> bytes | None:
         if next(left, None) is None:
             return None
-        body = wire.packed(one.digest, os.urandom(16 * size), np.arange(size) % statistics, np.arange(size) & 1)
+        body = wire.pack(one.digest, os.urandom(16 * size), np.arange(size) % statistics, np.arange(size) & 1)
         return _head(port, wire.PACKED, len(body)) + body
 
     return make
@@ -244,8 +244,8 @@ def _merge_another(database: str, one: Collection, n: int) -> None:
     each, rest = divmod(n, one.n_cells)
     rows = [[0, cell, each + (cell < rest)] for cell in range(one.n_cells)]
     with open_store(database) as store:
-        exported = {**store.export(one), "collectors": {"another": rows}}
-        assert store.merge(exported) == n
+        exported = {**store.counters.export(one), "collectors": {"another": rows}}
+        assert store.counters.merge(exported) == n
 
 
 def _met(out: dict[str, Any]) -> dict[str, Any]:

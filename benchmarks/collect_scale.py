@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dperm.collect import Collection, simulate
-from dperm.collect.service.results import published
+from dperm.collect.service.results import estimate_document
 from dperm.collect.store.store import open_store
 from dperm.privacy import RandomSource
 
@@ -38,11 +38,11 @@ def _model(columns: int) -> dict[str, Any]:
 def _estimate(people: int) -> dict[str, Any]:
     """Time everything that is published, with ten columns."""
     one, counts = Collection("ten", _model(10)), None
-    for reports in simulate.batches(one, people, 250_000, np.random.default_rng(0), RandomSource()):
+    for reports in simulate.report_batches(one, people, 250_000, np.random.default_rng(0), RandomSource()):
         found = one.task.count(reports)
         counts = found if counts is None else counts + found
     started = time.perf_counter()
-    data = published(one, counts)
+    data = estimate_document(one, counts)
     return {"people": people, "seconds": round(time.perf_counter() - started, 3), "model": data["model"] is not None}
 
 
@@ -56,19 +56,19 @@ def _merged(n_collectors: int, each: int) -> dict[str, Any]:
             path = Path(folder) / f"{k}.db"
             with open_store(path, create=True) as part:
                 part.register(one)
-                for reports in simulate.batches(one, each, each, rng, source):
-                    part.add([simulate.entry_of(one, reports)], 0.0)
+                for reports in simulate.report_batches(one, each, each, rng, source):
+                    part.add([simulate.store_entry(one, reports)], 0.0)
                     total += one.task.count(reports)
-                exported = part.export(one)
+                exported = part.counters.export(one)
             sizes.append(len(json.dumps(exported)))
             path.unlink()
             started = time.perf_counter()
-            assert store.merge(exported) == each
-            assert store.merge(exported) == 0
+            assert store.counters.merge(exported) == each
+            assert store.counters.merge(exported) == 0
             seconds += time.perf_counter() - started
         counts = store.counts(one)
         assert np.array_equal(counts.by_answer, total.by_answer)
-        data = published(one, counts)
+        data = estimate_document(one, counts)
     return {
         "collectors": n_collectors,
         "reports": counts.n_people,
@@ -86,8 +86,8 @@ def _bytes_per_id(n: int) -> dict[str, Any]:
         with open_store(path, create=True) as store:
             store.register(one)
             started = time.perf_counter()
-            for reports in simulate.batches(one, n, 2000, rng, RandomSource()):
-                store.add([simulate.entry_of(one, reports)], 0.0)
+            for reports in simulate.report_batches(one, n, 2000, rng, RandomSource()):
+                store.add([simulate.store_entry(one, reports)], 0.0)
             seconds = time.perf_counter() - started
         return {"ids": n, "bytes_per_id": round(path.stat().st_size / n, 1), "reports_per_second": round(n / seconds)}
 

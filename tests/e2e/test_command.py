@@ -22,9 +22,9 @@ def test_demo_ends_with_a_result_and_the_path_of_its_report(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "epsilon = 1" in done.stdout
-    assert "right on new patients" in done.stdout
+    assert "accuracy on new patients" in done.stdout
     last = done.stdout.strip().splitlines()[-1]
-    page = tmp_path / last.removeprefix("Report, a page for your browser: ")
+    page = tmp_path / last.removeprefix("Report (open it in a browser): ")
     assert page.read_text().startswith("<!doctype html>")
     path = page.with_suffix(".json")
     report = PrivacyReport.from_json(path.read_text())

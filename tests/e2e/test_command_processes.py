@@ -1,4 +1,4 @@
-"""The whole journey in real processes: draft, confirm, fit twice at once, read the books, look at the page."""
+"""The whole workflow in real processes: draft, confirm, fit twice at once, read the ledger, open the page."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_two_fits_at_once_cannot_both_pass_the_cap(journey):
     assert spent["reserved_unsettled"] == 0
 
 
-def test_output_may_be_cut_off(journey):
+def test_a_reader_may_close_the_output_early(journey):
     process = start(journey, "ledger", "export")
     process.stdout.close()
     process.wait(timeout=60)
@@ -96,13 +96,13 @@ sys.meta_path.insert(0, Waiting())
         (
             "dperm.collect.service.server",
             ("collect", "serve", "speed.json"),
-            "dperm: interrupted before the collector listened; no report was taken.\n",
+            "dperm: interrupted before the collector started; no report was accepted.\n",
         ),
     ],
 )
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_while_modules_load_gets_a_sentence_and_exit_code_1(journey, tmp_path, module, arguments, says, number):
-    """Also out of ``exec``, after which Python would end the process by the signal although it was caught."""
+    """Also inside ``exec``, after which Python would end the process by the signal although it was caught."""
     (tmp_path / "sitecustomize.py").write_text(_WAITS.format(module=module))
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = start(journey, *arguments, PYTHONPATH=path, DPERM_HOME=str(tmp_path))
@@ -129,7 +129,7 @@ os.replace = waiting
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_fit_that_is_killed_says_what_is_spent_and_leaves_no_scraps(journey, tmp_path, number):
+def test_a_killed_fit_reports_what_is_spent_and_leaves_no_partial_files(journey, tmp_path, number):
     (tmp_path / "sitecustomize.py").write_text(_WAITS_AT_THE_PAGE)
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     out = tmp_path / "killed.json"

@@ -1,4 +1,4 @@
-"""``dperm completion``: what a shell needs to complete commands, options, columns and data sets."""
+"""``dperm completion``: the script with which a shell completes commands, options, columns and data sets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ __all__ = ["completion"]
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of SHELL.
+    """Print the completion script of a shell.
 
-    For bash: dperm completion bash > ~/.local/share/bash-completion/completions/dperm
+    \b
+    For bash:
+      dperm completion bash > ~/.local/share/bash-completion/completions/dperm
     """
     from click.shell_completion import get_completion_class
 

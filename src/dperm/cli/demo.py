@@ -1,4 +1,4 @@
-"""``dperm demo``: the main job on data that ship with scikit-learn."""
+"""``dperm demo``: fit, score and explain a private model on data that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["demo"]
 
 _FOLDER = Path("dperm-demo")
 
-# What anyone may know of the worst values of these measurements: where they lie, give or take how much.
+# Public knowledge about the worst values of these measurements: their usual centre and spread.
 _USUAL = {
     "radius": (16, 5),
     "texture": (25, 6),
@@ -29,7 +29,7 @@ _USUAL = {
     "symmetry": (0.3, 0.06),
     "fractal dimension": (0.08, 0.02),
 }
-_CLIP = 3.0  # times that much: values farther away are moved to there
+_CLIP = 3.0  # in spreads: values farther from the centre are clipped
 
 
 @click.command()
@@ -41,10 +41,10 @@ _CLIP = 3.0  # times that much: values farther away are moved to there
     show_default=True,
     help="Folder for the model and its report.",
 )
-@click.option("--force", is_flag=True, help="Write over existing files.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @with_output
 def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
-    """Fit a private model on a medical table and explain the result."""
+    """Fit a private model on an included medical table, and explain the result."""
     import numpy as np
     from sklearn.datasets import load_breast_cancer
     from sklearn.linear_model import LogisticRegression
@@ -57,9 +57,9 @@ def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
     from dperm.cli.summary import page_of
     from dperm.estimators.progress import watching
 
-    Budget(epsilon, 1e-6)  # refuse a bad epsilon before anything else
+    Budget(epsilon, 1e-6)  # refuses a bad epsilon first
     files = [out / name for name in ("model.json", "report.json", "report.html")]
-    check_outputs(files, force=force or out == _FOLDER)  # that folder holds nothing but a demo
+    check_outputs(files, force=force or out == _FOLDER)  # the default folder holds only a demo
     table = load_breast_cancer()
     names = [f"worst {measurement}" for measurement in _USUAL]
     columns = [list(table.feature_names).index(name) for name in names]
@@ -67,7 +67,7 @@ def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
     X, X_test, y, y_test = train_test_split(table.data[:, columns], table.target, test_size=0.3, random_state=0)
 
     with output.progress("fitting") as bar, watching(bar), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UtilityWarning)  # the outcome is shown below
+        warnings.simplefilter("ignore", UtilityWarning)  # the demo shows the accuracy itself
         bounds = Bounds(centre=centre, scale=scale, clip=_CLIP, classes=[0, 1])
         model = DPLogisticRegression(epsilon=epsilon, bounds=bounds).fit(X, y)
         plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
@@ -81,22 +81,29 @@ def demo(epsilon: float, out: Path, force: bool, output: Output) -> None:
     effects = [c * usual for c, usual in zip(model.coef_[0], scale, strict=True)]
     largest = sorted(range(len(names)), key=lambda j: -abs(effects[j]))[:5]
     scores = {
-        "always the more frequent answer": float(max(y_test.mean(), 1 - y_test.mean())),
+        "always the more frequent class": float(max(y_test.mean(), 1 - y_test.mean())),
         f"dperm, epsilon = {epsilon:g}": float(model.score(X_test, y_test)),
-        "no privacy at all": float(plain.score(X_test, y_test)),
+        "without privacy": float(plain.score(X_test, y_test)),
     }
 
     def show(output: Output) -> None:
-        output.text(f"Is a tumour benign? {len(y)} patients to learn from, {len(names)} measurements each.\n")
+        output.text(f"Is a tumour benign? Trained on {len(y)} patients with {len(names)} measurements each.\n")
         shares = [(who, f"{share:.1%}") for who, share in scores.items()]
-        output.table(("", "right on new patients"), shares)
-        output.text(f"(on {len(y_test)} held-out patients; these three figures are not covered by the guarantee)\n")
-        output.text(f"What is guaranteed\n{report.summary()}\n")
-        output.text("What the model found (largest effects of a usual difference)")
-        output.table(("measurement", "effect on 'benign'"), [(names[j], f"{effects[j]:+.1f}") for j in largest])
+        output.table(("model", "accuracy on new patients"), shares)
+        output.text(
+            f"(measured on {len(y_test)} held-out patients; the guarantee does not cover these three figures)\n"
+        )
+        output.text(f"Privacy guarantee\n{report.summary()}\n")
+        output.text("Largest effects in the model (of one usual spread, on the log-odds of 'benign')")
+        output.table(("measurement", "effect"), [(names[j], f"{effects[j]:+.1f}") for j in largest])
         output.text(f"\nModel: {files[0]}")
-        output.text(f"Report, a page for your browser: {path}")
+        output.text(f"Report (open it in a browser): {path}")
 
-    told = {"guarantee": report.guarantee.to_dict(), "right_on_new_patients": scores}
-    found = {names[j]: effects[j] for j in largest}
-    output.result({**told, "effects": found, "written": [str(file) for file in files]}, show)
+    assert report.guarantee is not None  # a fit without a seed always has one
+    data = {
+        "guarantee": report.guarantee.to_dict(),
+        "accuracy_on_new_patients": scores,
+        "effects": {names[j]: effects[j] for j in largest},
+        "written": [str(file) for file in files],
+    }
+    output.result(data, show)

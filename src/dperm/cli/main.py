@@ -1,10 +1,10 @@
-"""The ``dperm`` command: one file per command group, errors in one place."""
+"""The ``dperm`` command: the list of commands, and one sentence and an exit code for every error."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -14,6 +14,7 @@ from dperm.cli.completion import completion
 from dperm.cli.demo import demo
 from dperm.cli.fit import fit
 from dperm.cli.ledger import ledger
+from dperm.cli.options import OrderedGroup
 from dperm.cli.plan import plan
 from dperm.cli.predict import predict
 from dperm.cli.report import report
@@ -24,20 +25,30 @@ from dperm.errors import DpermError
 __all__ = ["cli", "main"]
 
 
-class _InOrder(click.Group):
-    """Lists commands in the order in which a person needs them."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OrderedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(dperm.__version__, prog_name="dperm")
 def cli() -> None:
-    """Train sparse and linear models with a differential-privacy guarantee that is true."""
+    """Train sparse and linear models with a differential-privacy guarantee.
+
+    New here: `dperm demo` runs in a few seconds and needs no data.
+    """
 
 
-for _command in (demo, schema, plan, fit, predict, report, ledger, vertical, collect, completion):
+#: commands in the order in which a person needs them, with the line that `dperm --help` shows
+_COMMANDS = (
+    (demo, "Fit a private model on an included medical table."),
+    (schema, "Draft what is public about a table: bounds and categories."),
+    (plan, "Show what a privacy budget buys, without any data."),
+    (fit, "Fit a private model to a table."),
+    (predict, "Predict with a fitted model."),
+    (report, "Show or write the privacy report of a model."),
+    (ledger, "See what was spent on which data set, and limit it."),
+    (vertical, "Train over columns that several organisations hold."),
+    (collect, "Collect one random bit per person, and estimate a model."),
+    (completion, "Print the completion script of a shell."),
+)
+for _command, _line in _COMMANDS:
+    _command.short_help = _line
     cli.add_command(_command)
 
 
@@ -46,32 +57,32 @@ def main() -> None:
     try:
         code: Any = cli.main(prog_name="dperm", standalone_mode=False)
     except click.exceptions.Abort as error:
-        if not isinstance(error.__cause__, KeyboardInterrupt):  # the answer to a question was no, or there was none
-            _end("not confirmed: nothing was written; use --yes where nobody can answer.", 1)
-        _end(_interrupted(), 1)
+        if not isinstance(error.__cause__, KeyboardInterrupt):  # the answer to a question was no, or nobody answered
+            _exit("not confirmed: nothing was written; use --yes if nobody can answer.", 1)
+        _exit(_interrupted(), 1)
     except KeyboardInterrupt:
-        _end(_interrupted(), 1)
+        _exit(_interrupted(), 1)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
     except click.ClickException as error:
         command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "dperm"
-        _end(f"{error.format_message().rstrip('.')}: see `{command} --help`.", 2)
+        _exit(f"{error.format_message().rstrip('.')}: see `{command} --help`.", 2)
     except DpermError as error:
-        _end(str(error), error.exit_code)
-    except BrokenPipeError:  # whoever read the output has seen enough
+        _exit(str(error), error.exit_code)
+    except BrokenPipeError:  # the reader of the output closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
     except MemoryError:
-        _end("the memory of this machine is not enough for this table: nothing was written.", 1)
+        _exit("this machine has too little memory for this table: nothing was written.", 1)
     except OSError as error:
-        # without a name it is standard output that could not be written, as other files are named by who writes them
+        # an error without a file name is about standard output: all other files are named
         what = f"{error.filename!r}: nothing was written there" if error.filename else "the output is not complete"
-        _end(f"{error.strerror or error}: {what}.", 1)
+        _exit(f"{error.strerror or error}: {what}.", 1)
     except Exception as error:
         if os.environ.get("DPERM_DEBUG"):
             raise
-        _end(
+        _exit(
             f"unexpected {type(error).__name__}: please report it. DPERM_DEBUG=1 shows where it happened, and that may "
             "show values of your data.",
             1,
@@ -80,16 +91,16 @@ def main() -> None:
 
 
 def _interrupted() -> str:
-    """Say what Ctrl-C leaves behind; a fit says it itself, as it knows what it reserved."""
+    """Return what Ctrl-C leaves behind; `fit` reports it itself, because it knows what it reserved."""
     group, command = (*sys.argv[1:3], "", "")[:2]
-    if group == collect.name and command == "serve":  # one that listens ends without an interrupt
-        return "interrupted before the collector listened; no report was taken."
+    if group == collect.name and command == "serve":  # a running service ends without an error
+        return "interrupted before the collector started; no report was accepted."
     if group == collect.name:
-        return "interrupted; what was written before stays."
-    spent = ", and budget that was reserved before stays spent: `dperm ledger list` tells"
+        return "interrupted; what was written before remains."
+    spent = ", and budget that was reserved before stays spent: `dperm ledger list` shows it"
     return f"interrupted; nothing was written{spent if group == vertical.name else ''}."
 
 
-def _end(sentence: str, code: int) -> None:
+def _exit(sentence: str, code: int) -> NoReturn:
     click.echo(f"dperm: {sentence}", err=True)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Options that several commands share, with completion of names in the shell."""
+"""Options and the command group that several commands share, with shell completion of names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ import click
 from dperm.cli.writing import ledger_file
 from dperm.errors import InvalidInput, LedgerUnreadable
 
-__all__ = ["FILE", "MODELS", "NEIGHBOURS", "estimator_of", "ledger_option", "open_ledger", "target_option"]
+__all__ = [
+    "FILE",
+    "MODELS",
+    "NEIGHBOURS",
+    "OrderedGroup",
+    "estimator_of",
+    "ledger_option",
+    "open_ledger",
+    "target_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: a path that the command itself opens, so that its own sentence says what is wrong with it
+#: a path that the command itself opens, so that the command's own message says what is wrong with it
 FILE = click.Path(path_type=Path, readable=False)
 
 NEIGHBOURS = click.Choice(["replace-one", "zero-out"])
@@ -30,6 +39,13 @@ MODELS = {
     "elastic-net": "DPElasticNet",
     "huber": "DPHuberRegressor",
 }
+
+
+class OrderedGroup(click.Group):
+    """Lists commands in the order in which they were added, which is the order in which a person needs them."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.commands)
 
 
 def estimator_of(name: str) -> Any:
@@ -48,7 +64,7 @@ def _columns(context: click.Context, parameter: click.Parameter, incomplete: str
     try:
         return [name for name in open_table(file).names if name.startswith(incomplete)] if file else []
     except Exception:
-        return []  # whatever is wrong is said when the command runs
+        return []  # the command itself reports what is wrong
 
 
 def target_option(**options: Any) -> Callable[[F], F]:
@@ -59,18 +75,22 @@ def target_option(**options: Any) -> Callable[[F], F]:
 def ledger_option() -> Callable[[F], F]:
     """Return ``--ledger``."""
     return click.option(
-        "--ledger", "address", default=None, metavar="PATH|URL", help="File or postgresql:// address; yours by default."
+        "--ledger",
+        "address",
+        default=None,
+        metavar="PATH|URL",
+        help="File or postgresql:// URL; your own by default.",
     )
 
 
 def open_ledger(address: str | None, dataset: str = "default", *, create: bool = False) -> Any:
-    """Open the ledger that is given, or this user's own, which is made if it is missing."""
+    """Open the ledger at an address, or this user's own, which is made if it is missing."""
     from dperm import Ledger
 
     try:
-        where = Ledger.default_path() if address is None else address  # an empty one is not taken for this user's own
+        where = Ledger.default_path() if address is None else address  # an empty address does not mean this user's own
         return Ledger(where, dataset=dataset, create=create or address is None)
     except LedgerUnreadable as error:
         if address is None or ledger_file(address) is None:
             raise
-        raise InvalidInput(str(error)) from None  # a wrong path on the command line is wrong usage
+        raise InvalidInput(str(error)) from None  # a wrong path on the command line is a usage error

@@ -1,4 +1,4 @@
-"""What a command says: for people (coloured in a terminal, plain when piped), for machines, or nothing."""
+"""Output of commands: for people (coloured in a terminal, plain in a pipe), for machines, or none."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Output:
     quiet: bool = False
 
     def result(self, data: Any, show: Callable[[Output], None]) -> None:
-        """Give the result: ``data`` to machines, what ``show`` prints to people."""
+        """Print the result: ``data`` as JSON for machines, or what ``show`` prints for people."""
         if self.as_json:
             click.echo(json.dumps(data, indent=2, default=str, allow_nan=False))
         elif not self.quiet:
             show(self)
 
     def lines(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Print labelled lines; the text of each wraps beside its label."""
+        """Print labelled lines; each text wraps beside its label."""
         from rich.table import Table
         from rich.text import Text
 
@@ -45,7 +45,7 @@ class Output:
         self._print(table)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-        """Print a table of texts."""
+        """Print a table; columns in ``right`` are aligned to the right."""
         from rich.table import Table
         from rich.text import Text
 
@@ -57,19 +57,19 @@ class Output:
         self._print(table)
 
     def text(self, text: str) -> None:
-        """Print a sentence as it is."""
+        """Print text as it is."""
         from rich.text import Text
 
         self._print(Text(text))
 
     def note(self, text: str) -> None:
-        """Say something that is not the result."""
+        """Print a note to standard error, unless quiet."""
         if not self.quiet:
             click.echo(text, err=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Show a bar on standard error while something runs, in a terminal only."""
+        """Show a progress bar on standard error, in a terminal only."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -92,20 +92,17 @@ class Output:
         if sys.stdout.isatty():
             Console(highlight=False, emoji=False, markup=False).print(what)
             return
-        # a pipe has no width: lines are as long as they are, so that other programs can read them
-        console = Console(highlight=False, emoji=False, markup=False, width=10_000, file=io.StringIO())
-        console.print(what)
-        text = console.file.getvalue()
-        click.echo("\n".join(line.rstrip() for line in text.splitlines()))
+        # a pipe has no width: lines are not wrapped, so that other programs can read them
+        stream = io.StringIO()
+        Console(highlight=False, emoji=False, markup=False, width=10_000, file=stream).print(what)
+        click.echo("\n".join(line.rstrip() for line in stream.getvalue().splitlines()))
 
 
 def with_output(command: F) -> F:
-    """Add ``--json`` and ``--quiet`` to a command, and hand it an :class:`Output` as ``output``."""
+    """Add ``--json`` and ``--quiet`` to a command, which receives an :class:`Output` as ``output``."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for machines.")
-    @click.option(
-        "-q", "--quiet", is_flag=True, help="Print no summary and no notes, only errors and data such as predictions."
-    )
+    @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print only errors and data, such as predictions.")
     @wraps(command)
     def run(*args: Any, as_json: bool, quiet: bool, **kwargs: Any) -> Any:
         return command(*args, output=Output(as_json, quiet), **kwargs)

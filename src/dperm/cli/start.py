@@ -1,4 +1,4 @@
-"""Where the process of a command begins: Ctrl-C and `kill` are answered with a sentence from the first moment on."""
+"""Entry point of the ``dperm`` command: Ctrl-C and `kill` end with a sentence from the first moment on."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _NOTHING_WRITTEN = "dperm: interrupted; nothing was written.\n"
 def main() -> None:
     """Import the command line, which takes a moment, and run it."""
     _open_closed_streams()
-    # a shell lets what it starts in the background ignore Ctrl-C, and so it stays
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    listens = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
-    for number in listens:
+    # a shell makes background processes ignore Ctrl-C; that is left as it is
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    handled = [number for number, handler in defaults.items() if signal.getsignal(number) is handler]
+    for number in handled:
         signal.signal(number, _stop_at_once)
     from dperm.cli.main import main as run
 
-    for number in listens:  # a service sets its own later
+    for number in handled:  # a service installs its own handlers later
         signal.signal(number, signal.default_int_handler)
     code: Any = 0
     try:
         run()
     except SystemExit as ended:
         code = ended.code
-    except KeyboardInterrupt:  # pressed again while the answer to the first was being made
-        _say(_STOPPED)
+    except KeyboardInterrupt:  # pressed again while the first one was being handled
+        _print_error(_STOPPED)
         code = 1
     if code == 1:
-        # Python remembers a KeyboardInterrupt that passed through exec(), as in the making of a dataclass, and ends the
-        # process by the signal even if it was caught. Registered last, this would run first: so the others run here.
+        # Python remembers a KeyboardInterrupt that passed through exec(), for example while a dataclass is made, and
+        # ends the process by the signal even if it was caught. os._exit avoids that; so exit functions must run here.
         atexit._run_exitfuncs()
         _flush()
         os._exit(code)
@@ -44,23 +44,23 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Let what nobody reads go nowhere: else the next file opened, such as a ledger, would take the stream's number."""
+    """Open closed streams on the null device: otherwise the next file, such as a ledger, would take their number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _stop_at_once(*_: Any) -> None:
-    """End while nothing but imports has happened: an exception could be swallowed by a module that is half loaded."""
-    _say(_NOTHING_WRITTEN)
+    """End during imports, when nothing else has happened: a half-loaded module could swallow an exception."""
+    _print_error(_NOTHING_WRITTEN)
     os._exit(1)
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     os.write(2, text.encode())
 
 

@@ -1,4 +1,10 @@
-"""The local model at work: one bit from a device to a model with error bars. See ``docs/collect.md``."""
+"""The local model in production: devices send one random bit each, and a collector estimates a model from the counts.
+
+``description`` is the public description of a collection, ``estimate`` the models it can have, ``sdk`` the clients on
+devices, ``store`` the database, ``service`` the HTTP service, ``page`` its web pages, and ``simulate`` draws people to
+try a collection out. This package imports the local estimators and solvers, never ``vertical`` or ``cli``, and
+``sdk/python`` imports nothing else of dperm. A new kind of model goes into ``estimate``. See ``docs/collect.md``.
+"""
 
 from dperm.collect.description import Collection
 

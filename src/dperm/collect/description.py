@@ -1,7 +1,7 @@
-"""The public description of a collection: an immutable document that devices, the service and estimates share.
+"""The public description of a collection: an immutable JSON document that devices, service and estimates share.
 
-It holds everything a device computes with, whole numbers of the lattice and ranges included, so that no device
-recomputes them. Its SHA-256 names it in every report.
+It holds every number that a device computes with, so that no device recomputes one. Every report names its description
+by the SHA-256 of the document.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ CLIENT_SKETCHES = ("moments", "theta-grid", "parity", "chebyshev")
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 #: addresses of the service itself
-_TAKEN = ("health", "metrics", "v1")
+_RESERVED = ("health", "metrics", "v1")
 _MOST_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """A collection: what people are asked, how reports are counted, what is estimated. Equal if its hash is.
+    """A collection: what people are asked, how reports are counted, what is estimated.
 
     Parameters
     ----------
     name : str
-        Its name in addresses: small letters, digits and hyphens.
+        Its name in addresses: lower-case letters, digits and hyphens.
     model : dict
         The model and its public parameters as plain data; ``kind`` is one of :data:`dperm.collect.estimate.MODELS`.
     title : str
-        What people are told it is about.
+        What the collection is about, for the people who are asked.
     version : int
-        Grows when anything changes: a changed description is another collection, with other counts.
+        Must grow when anything changes: a changed description is another collection, with counts of its own.
     window : int
         Length of a counting window in seconds; 0 counts everything together. A person reports once, whatever
         the window.
     tokens : bool
-        Whether a report needs a one-time token of the application's own server.
+        Whether a report needs a one-time token from the application's own server.
 
     Examples
     --------
@@ -74,10 +74,10 @@ class Collection:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.match(self.name):
             raise InvalidInput(
-                "the name of a collection must be 1 to 63 small letters, digits and hyphens, with a letter or digit "
-                f"at both ends, not {self.name!r}."
+                "the name of a collection must be 1 to 63 lower-case letters, digits and hyphens, with a letter or "
+                f"digit at both ends, not {self.name!r}."
             )
-        if self.name in _TAKEN:
+        if self.name in _RESERVED:
             raise InvalidInput(f"the service has its own page at /{self.name}: choose another name.")
         for what, least in (("version", 1), ("window", 0)):
             value = getattr(self, what)
@@ -89,14 +89,14 @@ class Collection:
             raise InvalidInput(f"devices cannot compute a {self.task.sketch.kind} sketch.")
 
     @cached_property
-    def fitted(self) -> Model:
-        """The model that estimates come from."""
+    def estimate_model(self) -> Model:
+        """The model that is estimated from the counts."""
         return model_of(self.model)
 
     @property
     def task(self) -> Task:
         """What people are asked."""
-        return self.fitted.task
+        return self.estimate_model.task
 
     @property
     def n_cells(self) -> int:
@@ -114,7 +114,7 @@ class Collection:
             "window": self.window,
             "tokens": self.tokens,
             "model": dict(self.model),
-            "columns": self.fitted.columns,
+            "columns": self.estimate_model.columns,
             "task": self.task.schema(),
             "sizes": sketch.sizes.tolist(),
             "record": _record(self.task.inputs),
@@ -124,12 +124,12 @@ class Collection:
 
     @cached_property
     def text(self) -> str:
-        """The document as the one text that is hashed, served and read by devices."""
+        """The document as text; this exact text is hashed, served, and read by devices."""
         return json.dumps(self.document(), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of :attr:`text`; in every report."""
+        """SHA-256 of :attr:`text`, which every report carries."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def window_at(self, seconds: float) -> int:
@@ -138,7 +138,7 @@ class Collection:
 
     @classmethod
     def parse(cls, text: str | bytes) -> Collection:
-        """Read a document; refuses one whose numbers are not those that its model gives."""
+        """Read a document; refuses one whose numbers do not follow from its model."""
         if len(text) > _MOST_BYTES:
             raise InvalidInput("this description of a collection is too long.")
         try:
@@ -146,7 +146,9 @@ class Collection:
         except (ValueError, RecursionError):
             raise InvalidInput("this description of a collection is not JSON.") from None
         if not isinstance(given, dict) or given.get("format") != FORMAT:
-            raise InvalidInput("this is not the description of a collection of a version that dperm can read.")
+            raise InvalidInput(
+                "this is not a description of a collection in a format that this version of dperm reads."
+            )
         try:
             fields = {key: given[key] for key in ("name", "model", "title", "version", "window", "tokens")}
             one = cls(**fields)
@@ -155,11 +157,11 @@ class Collection:
         except DpermError as error:
             raise InvalidInput(f"this description of a collection is damaged: {error}") from None
         except (TypeError, AttributeError, ValueError, OverflowError):
-            raise InvalidInput("this description of a collection is damaged: a part is not of its kind.") from None
+            raise InvalidInput("this description of a collection is damaged: a value has the wrong type.") from None
         if given != json.loads(one.text):
             raise InvalidInput(
-                "this description's numbers are not those that its model gives: write a new one with "
-                "`dperm collect init`; a description is never edited."
+                "the numbers in this description do not follow from its model: write a new description with "
+                "`dperm collect init`, and do not edit it."
             )
         return one
 
@@ -176,7 +178,7 @@ class Collection:
             raise
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a new file; an existing one with another content is never changed."""
+        """Write the document to a new file; a file with another content is never changed."""
         where = Path(path)
         try:
             with where.open("x", encoding="ascii") as file:
@@ -184,21 +186,21 @@ class Collection:
         except FileExistsError:
             if Collection.read(where).digest != self.digest:
                 raise InvalidInput(
-                    f"{str(where)!r} holds another description, and those are immutable: choose another file name."
+                    f"{str(where)!r} holds another description, and descriptions are immutable: choose another name."
                 ) from None
 
 
 def _record(inputs: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """How a device makes a record of what a person knows, with every number that it needs; None if it is the same."""
+    """How a device computes a record from a person's values, with every number; None if the record is the values."""
     if inputs is None:
         return None
-    if "low" in inputs:  # ranges alone
+    if "low" in inputs:  # ranges without a scale
         low, high = np.asarray(inputs["low"]), np.asarray(inputs["high"])
         centre, scale = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
         inputs = {"centre": centre.tolist(), "scale": scale.tolist(), "clip": 1.0, "divide_by": 1.0}
     norm = inputs.get("row_norm")
     out = {key: inputs[key] for key in ("centre", "scale", "clip", "divide_by")}
-    # beyond any length of clipped columns if none is declared
+    # without a declared length: one that no clipped row reaches
     out["row_norm"] = 1e300 if norm is None else norm
     out["constant"] = [1.0] if inputs.get("intercept") else []
     if "classes" in inputs:
@@ -210,6 +212,6 @@ def _record(inputs: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _short(ends: Any) -> float | list[float]:
-    """Ends of ranges: one number if they are all the same."""
+    """The ends of ranges; one number if they are all the same."""
     first = float(ends[0])
     return first if bool(np.all(ends == first)) else [float(end) for end in ends]

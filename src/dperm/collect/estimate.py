@@ -1,4 +1,4 @@
-"""What a collection estimates: the model that its public description names, fitted to counts with error bars."""
+"""The models that a collection can estimate from its counts, with error bars."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from dperm.estimators.local.queries import Marginals, QueryAnswer, SmoothQueries
 from dperm.solvers.local import Counts, Task
 from dperm.solvers.local.theta_grid import ThetaGridTask
 
-__all__ = ["MODELS", "SHRINKAGE", "Model", "model_of"]
+__all__ = ["MODELS", "SHRINKAGE", "Model", "interval_answer", "model_of"]
 
+#: half the width of a 95 % interval, in standard deviations
 _Z95 = 1.959963984540054
-#: what somebody must know who sees an estimate outside its own interval
+#: explains why an estimate may lie outside its own interval
 SHRINKAGE = (
-    "the estimate is shrunk towards 0, as a whole, by the noise that is known to be in it, which makes it better on "
-    "average, though a single number of it may grow; the interval is not shrunk: it is around the unshrunk value, and "
-    "the estimate may lie outside"
+    "the estimates are shrunk towards 0 together, by an amount that follows from the known noise, which makes them "
+    "more accurate on average, although a single one may grow; an interval is not shrunk: its centre is the unshrunk "
+    "value, and the estimate may lie outside it"
 )
 
 
 class Model(ABC):
-    """A model by its public parameters: the task that carries it, and the estimate from the task's counts."""
+    """A model with its public parameters: the task that people answer, and the estimate from its counts."""
 
     kind: ClassVar[str]
     task: Task
@@ -44,24 +45,26 @@ class Model(ABC):
 
     @abstractmethod
     def fit(self, counts: Counts) -> dict[str, Any]:
-        """Return the estimate as plain data; raises ``Unsupported`` where the reports are too few."""
+        """Return the estimate as plain data; raises ``Unsupported`` if the reports are too few."""
 
     @property
     @abstractmethod
     def columns(self) -> list[str]:
-        """Names of what a person is asked for, the target excluded."""
+        """Names of a person's values, without the target."""
 
     @property
     def target(self) -> dict[str, Any]:
-        """The target in words for a form: ``classes`` or ``range``; empty if there is none."""
+        """What a form needs for the target: ``classes`` or ``range``; empty if there is no target."""
         return {}
 
-    def words(self) -> str:
-        """Say what is estimated."""
+    def summary(self) -> str:
+        """Return in a few words what is estimated."""
         return f"{self.kind} of {', '.join(self.columns)}"
 
 
-class _Linear(Model):
+class _CoefficientModel(Model):
+    """A model with a coefficient for each column."""
+
     estimator: Any
 
     def _bounds(self, bounds: Mapping[str, Any], **more: Any) -> Bounds:
@@ -84,7 +87,7 @@ class _Linear(Model):
     def fit(self, counts: Counts) -> dict[str, Any]:
         fitted = self.estimator.fit_counts(counts, len(self._columns), self._columns)
         ends = fitted.intervals_
-        # an interval is symmetric around the value that is not shrunk
+        # an interval is symmetric around the unshrunk value
         unshrunk = None if ends is None else np.asarray(ends).mean(axis=-1).tolist()
         return {
             "names": [*self._columns, "intercept"],
@@ -100,7 +103,7 @@ class _Linear(Model):
         }
 
 
-class LogisticModel(_Linear):
+class LogisticModel(_CoefficientModel):
     """Logistic regression; see :class:`dperm.LocalLogisticRegression`."""
 
     kind = "logistic"
@@ -117,11 +120,11 @@ class LogisticModel(_Linear):
     def fit(self, counts: Counts) -> dict[str, Any]:
         return {**super().fit(counts), "classes": self.target["classes"]}
 
-    def words(self) -> str:
+    def summary(self) -> str:
         return f"logistic regression of {' or '.join(map(str, self.target['classes']))} on {', '.join(self.columns)}"
 
 
-class LinearModel(_Linear):
+class LinearModel(_CoefficientModel):
     """Least squares; see :class:`dperm.LocalLinearRegression`."""
 
     kind = "linear"
@@ -136,7 +139,7 @@ class LinearModel(_Linear):
         assert self.task.inputs is not None
         return {"range": self.task.inputs["target"]}
 
-    def words(self) -> str:
+    def summary(self) -> str:
         low, high = self.target["range"]
         return f"least squares of a number from {low:g} to {high:g} on {', '.join(self.columns)}"
 
@@ -158,7 +161,7 @@ class MarginalsModel(Model):
     def fit(self, counts: Counts) -> dict[str, Any]:
         self.queries.fit_counts(counts)
         shares = [self.queries.query([column]) for column in range(len(self._columns))]
-        return {"names": self._columns, "shares": [_answer(one, 0.0, 1.0) for one in shares]}
+        return {"names": self._columns, "shares": [interval_answer(one, 0.0, 1.0) for one in shares]}
 
     def query(self, counts: Counts, wanted: Mapping[str, int]) -> dict[str, Any]:
         """Return the share of people whose named columns hold these values."""
@@ -167,7 +170,7 @@ class MarginalsModel(Model):
             raise InvalidInput(f"there is no column {unknown[0]!r}: the columns are {', '.join(self._columns)}.")
         self.queries.fit_counts(counts)
         found = self.queries.query([self._columns.index(name) for name in wanted], list(wanted.values()))
-        return _answer(found, 0.0, 1.0)
+        return interval_answer(found, 0.0, 1.0)
 
 
 class SmoothModel(Model):
@@ -189,7 +192,7 @@ class SmoothModel(Model):
     def fit(self, counts: Counts) -> dict[str, Any]:
         self.queries.fit_counts(counts)
         means = [
-            _answer(self.queries.query(lambda x, k=k: x[:, k]), self.queries.low[k], self.queries.high[k])  # type: ignore[misc]
+            interval_answer(self.queries.query(lambda x, k=k: x[:, k]), self.queries.low[k], self.queries.high[k])  # type: ignore[misc]
             for k in range(len(self._columns))
         ]
         return {"names": self._columns, "means": means}
@@ -210,7 +213,7 @@ class ThetaGridModel(Model):
 
     def fit(self, counts: Counts) -> dict[str, Any]:
         if (counts.n == 0).any():
-            raise Unsupported("some weights have not been asked about yet: more reports are needed.")
+            raise Unsupported("no report has arrived for some of the questions: more reports are needed.")
         weights, found = self._grid.estimate(counts)
         reason = "a theta-grid has no intervals"
         return {"weights": weights.tolist(), "gap": float(found.gap), "intervals": None, "intervals_reason": reason}
@@ -223,7 +226,7 @@ MODELS: dict[str, type[Model]] = {
 
 
 def model_of(public: Any) -> Model:
-    """Return the model that plain data describe."""
+    """Return the model that the plain data of a description name."""
     kind = public.get("kind") if isinstance(public, Mapping) else None
     if kind not in MODELS:
         raise InvalidInput(f"the model must be one of {', '.join(MODELS)}, not {kind!r}.")
@@ -233,14 +236,14 @@ def model_of(public: Any) -> Model:
 def _distinct(names: Sequence[str]) -> list[str]:
     out = [str(name) for name in names]
     if len(set(out)) < len(out):
-        raise InvalidInput("columns need different names.")
+        raise InvalidInput("columns must have different names.")
     return out
 
 
-def _answer(answer: QueryAnswer, low: float, high: float) -> dict[str, Any]:
-    """An answer as plain data; the interval is widened by the bound on the bias, and all stays in the public range."""
+def interval_answer(answer: QueryAnswer, low: float, high: float) -> dict[str, Any]:
+    """Return an answer as plain data; its interval covers the bound on the bias, and stays in the public range."""
     if not math.isfinite(answer.deviation):
-        raise Unsupported("nobody has answered yet: more reports are needed.")
+        raise Unsupported("there are no reports yet: more reports are needed.")
     reach = _Z95 * answer.deviation + answer.bias
     return {
         "value": min(high, max(low, answer.value)),

@@ -1,4 +1,4 @@
-"""People who do not exist, for rehearsals: random records, the reports they would send, and a way to send them."""
+"""Simulated people, to try a collection out: random records, the reports they would send, and a way to send them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dperm.collect.description import Collection
-from dperm.collect.service.wire import PACKED, packed
+from dperm.collect.service.wire import PACKED, pack
 from dperm.collect.store.store import Entry
 from dperm.errors import RunError
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Reports
 from dperm.types import FloatArray
 
-__all__ = ["Sender", "batches", "entry_of", "people", "records", "send_packed"]
+__all__ = ["Sender", "device_records", "draw_people", "packed_body", "report_batches", "store_entry"]
 
 
-def people(collection: Collection, n: int, rng: np.random.Generator) -> tuple[FloatArray, Any]:
+def draw_people(collection: Collection, n: int, rng: np.random.Generator) -> tuple[FloatArray, Any]:
     """Draw people: columns spread over their ranges, and targets that depend on them with weights 1.2, -0.6, ...
 
-    Returns what people know, a row for each, and their targets (None if the collection has none).
+    Returns their values, a row for each person, and their targets (None if the collection has none).
     """
-    document, d = collection.document(), len(collection.fitted.columns)
+    document, d = collection.document(), len(collection.estimate_model.columns)
     how = document["record"]
     if collection.model["kind"] == "marginals":
         return (rng.random((n, d)) < np.linspace(0.2, 0.8, d)).astype(np.float64), None
-    if how is None:  # a record of the unit ball, the label in its sign
+    if how is None:  # the record is a point of the unit ball times the label
         rows = rng.normal(size=(n, d))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         pull = np.where(np.arange(d) % 2, -1.0, 1.5)
@@ -51,15 +51,16 @@ def people(collection: Collection, n: int, rng: np.random.Generator) -> tuple[Fl
 
 
 def _share(margin: FloatArray) -> FloatArray:
-    return 1.0 / (1.0 + np.exp(-margin))
+    share: FloatArray = 1.0 / (1.0 + np.exp(-margin))
+    return share
 
 
-def records(collection: Collection, X: FloatArray, y: Any = None) -> FloatArray:
-    """Return everybody's record, as their devices would make it."""
+def device_records(collection: Collection, X: FloatArray, y: Any = None) -> FloatArray:
+    """Return every person's record, as their device would compute it."""
     how = collection.document()["record"]
     if how is None:
         return np.asarray(X, np.float64)
-    rows = np.clip((X - np.asarray(how["centre"])) / np.asarray(how["scale"]), -how["clip"], how["clip"])
+    rows: FloatArray = np.clip((X - np.asarray(how["centre"])) / np.asarray(how["scale"]), -how["clip"], how["clip"])
     length = np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-300)
     rows = rows * np.minimum(1.0, how["row_norm"] / length)[:, None]
     rows = np.column_stack([rows, *(np.full(len(rows), c) for c in how["constant"])]) / how["divide_by"]
@@ -69,33 +70,33 @@ def records(collection: Collection, X: FloatArray, y: Any = None) -> FloatArray:
     if "classes" in how:
         members = np.column_stack([np.array([label == c for label in y]) for c in how["classes"]])
         signs = np.where(members, 1.0, -1.0)
-        return rows * signs[:, 1:] if len(how["classes"]) == 2 else np.column_stack([rows, signs])
+        rows = rows * signs[:, 1:] if len(how["classes"]) == 2 else np.column_stack([rows, signs])
     return rows
 
 
-def batches(
+def report_batches(
     collection: Collection, n: int, size: int, rng: np.random.Generator, source: RandomSource
 ) -> Iterator[Reports]:
-    """Let ``n`` invented people report, some at a time."""
+    """Draw ``n`` people and their reports, ``size`` at a time."""
     for start in range(0, n, size):
-        X, y = people(collection, min(size, n - start), rng)
-        yield collection.task.reports(records(collection, X, y), source)
+        X, y = draw_people(collection, min(size, n - start), rng)
+        yield collection.task.reports(device_records(collection, X, y), source)
 
 
-def entry_of(collection: Collection, reports: Reports) -> Entry:
+def store_entry(collection: Collection, reports: Reports) -> Entry:
     """Return reports with fresh random ids, as a store takes them."""
     halves = np.frombuffer(os.urandom(16 * len(reports.index)), [("key", "<i8"), ("secret", "<u8")])
     cells = reports.index * collection.task.n_levels + reports.bit.astype(np.int64)
     return Entry(collection.digest, halves["key"].copy(), halves["secret"].copy(), cells)
 
 
-def send_packed(collection: Collection, reports: Reports) -> bytes:
+def packed_body(collection: Collection, reports: Reports) -> bytes:
     """Return reports with fresh random ids as one packed body."""
-    return packed(collection.digest, os.urandom(16 * len(reports.index)), reports.index, reports.bit.astype(np.uint8))
+    return pack(collection.digest, os.urandom(16 * len(reports.index)), reports.index, reports.bit.astype(np.uint8))
 
 
 class Sender:
-    """A connection to a collection's address that stays open between requests."""
+    """A connection to a collection's address, kept open between requests."""
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""A collector that is killed, flooded, starved and cut off: nothing acknowledged is lost, nothing counts twice."""
+"""A collector that is killed, flooded and disconnected: nothing acknowledged is lost, nothing counts twice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _shuffled_id(k: int) -> int:
 
 
 def _emptied(url: str) -> str:
-    """The tests' PostgreSQL without what another test left in it."""
+    """The tests' PostgreSQL, emptied of what another test left in it."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -98,7 +98,7 @@ def test_a_kill_under_load_loses_and_doubles_nothing(
     assert counts.by_answer.ravel().tolist() == expected
 
 
-def test_an_orderly_end_finishes_what_is_under_way(
+def test_an_orderly_shutdown_finishes_requests_in_progress(
     start: Callable[..., Any], speed: Collection, tmp_path: Path
 ) -> None:
     collector = start()
@@ -116,8 +116,8 @@ def test_an_orderly_end_finishes_what_is_under_way(
     assert collector.log.read_text() == ""
 
 
-def test_idle_and_slow_clients_are_turned_away_politely(start: Callable[..., Any], speed: Collection) -> None:
-    """Ten thousand connections that say nothing: a bounded number is held, the others are told so, reports go on."""
+def test_idle_and_slow_clients_are_refused_with_an_answer(start: Callable[..., Any], speed: Collection) -> None:
+    """Of ten thousand silent connections a bounded number is held; the others are refused, and reports still arrive."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 10_000
     if hard != resource.RLIM_INFINITY and hard < wanted + 500:
@@ -139,7 +139,7 @@ def test_idle_and_slow_clients_are_turned_away_politely(start: Callable[..., Any
             if not answer:  # held for a while, then closed because it said nothing
                 continue
             assert answer.startswith(b"HTTP/1.1 503 ")
-            assert answer.endswith(b'{"error":"too many connections: come back in a while"}')
+            assert answer.endswith(b'{"error":"too many connections: try again in a while"}')
             refused += 1
         assert refused >= len(held[::100]) // 3
     finally:
@@ -218,7 +218,7 @@ def test_nothing_about_a_device_is_kept_or_printed(
 
 
 def _everything_in(url: str) -> bytes:
-    """All rows of all tables, the database's own notes on connections and statements included."""
+    """All rows of all tables, including the database's own records of connections and statements."""
     import psycopg
 
     out = []
@@ -239,7 +239,7 @@ def _health(url: str) -> int:
 
 
 def test_postgresql_stops_and_starts_again(start: Callable[..., Any], speed: Collection) -> None:
-    """While the server is away reports are told to come back; nothing is lost, and health is good before the next."""
+    """While the server is down, reports are refused for now; nothing is lost, and health recovers first."""
     try:
         with postgres_server() as server:
             collector = start(database=server.url)
@@ -262,7 +262,7 @@ def test_postgresql_stops_and_starts_again(start: Callable[..., Any], speed: Col
 
 
 def test_postgresql_cuts_connections(start: Callable[..., Any], speed: Collection, postgres_url: str) -> None:
-    """The connection is cut in the middle of the work: the next report finds a new one."""
+    """The connection is lost in the middle of the work: the next report uses a new one."""
     import psycopg
 
     with psycopg.connect(_emptied(postgres_url), autocommit=True) as connection:

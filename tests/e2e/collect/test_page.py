@@ -35,8 +35,8 @@ def browser(chromium: str) -> Iterator[Any]:
 
 def _send(url: str, one: Collection, n: int, seed: int) -> None:
     sender = simulate.Sender(f"{url}/v1/{one.name}")
-    for reports in simulate.batches(one, n, 20_000, np.random.default_rng(seed), RandomSource(seed)):
-        assert sender.send(simulate.send_packed(one, reports))[0] == 201
+    for reports in simulate.report_batches(one, n, 20_000, np.random.default_rng(seed), RandomSource(seed)):
+        assert sender.send(simulate.packed_body(one, reports))[0] == 201
     sender.close()
 
 
@@ -108,8 +108,8 @@ def test_the_page_counts_estimates_and_lets_visitors_try(
     assert problems == []
 
 
-def test_the_page_says_what_is_asked_of_every_kind(start: Callable[..., Any], browser: Any, tmp_path: Path) -> None:
-    """Ranges as they are, labels, and the questions by name; shares on a scale from 0 to 1."""
+def test_the_page_lists_the_questions_of_every_kind(start: Callable[..., Any], browser: Any, tmp_path: Path) -> None:
+    """Original ranges, labels, and the questions by name; shares on a scale from 0 to 1."""
     pay = {
         "kind": "linear",
         "epsilon": 2.0,
@@ -195,11 +195,11 @@ _DRAWN = """async ([url, person]) => {
 def test_the_page_without_https_shows_everything_but_the_form(
     start: Callable[..., Any], speed: Collection, browser: Any
 ) -> None:
-    """Browsers have no crypto.subtle there, and the module cannot check the description."""
+    """Browsers have no crypto.subtle there, so the module cannot check the description."""
     collector, expect = start(), playwright.expect
     page = browser.new_page()
     page.goto(f"{collector.url.replace('127.0.0.1', 'collector.example')}/speed")
-    expect(page.locator("#report")).to_have_text("Browsers need https for the try-it form, and for reports.")
+    expect(page.locator("#report")).to_have_text("The form and reports need a page over https.")
     assert page.evaluate("[isSecureContext, typeof crypto.subtle]") == [False, "undefined"]
     assert not page.locator("#form").is_visible()
     assert page.locator("h1").inner_text() == "Does waiting drive people away?"
@@ -227,7 +227,7 @@ def test_an_estimate_outside_its_interval_is_explained(
     page = browser.new_page(viewport={"width": 900, "height": 1000})
     page.goto(f"{collector.url}/speed")
     _send(collector.url, speed, 40_000, 1)
-    expect(page.locator("#shrinkage")).to_contain_text("the estimate is shrunk towards 0", timeout=20_000)
+    expect(page.locator("#shrinkage")).to_contain_text("the estimates are shrunk towards 0", timeout=20_000)
     marks = page.evaluate(_MARKS)
     assert len(marks) == 3
     for one in marks:

@@ -1,4 +1,4 @@
-"""``dperm collect send`` to a running collector: one report, the same again, and mistakes that are said."""
+"""``dperm collect send`` to a running collector: one report, the same again, and clear errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_report_is_sent_once(
         (["--value", "second=3", "--target", "left"], "a column of seconds, mobile"),
         (["--value", "seconds=x", "--value", "mobile=1", "--target", "left"], "must be a number"),
         ([*KNOWN, "--target", "left", "--hash", "00"], "has changed"),
-        ([*KNOWN, "--target", "left", "--cap", "0.5"], "cap of epsilon 0.5"),
+        ([*KNOWN, "--target", "left", "--cap", "0.5"], "epsilon cap of 0.5"),
     ):
         with pytest.raises(InvalidInput, match=sentence):
             _collect("send", url, *arguments)

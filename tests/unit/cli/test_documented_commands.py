@@ -1,4 +1,4 @@
-"""The lines of ``dperm`` in the README and on the pages for beginners, run as they stand on a small table."""
+"""Run the ``dperm`` commands of the README and the pages for beginners, unchanged, on a small table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def blocks(page, language):
 
 
 def commands(page):
-    """Arguments of every line of ``dperm``, without what belongs to the shell."""
+    """Arguments of every ``dperm`` command, without the shell's part of the line."""
     lines = [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith("dperm ")]
     return [shlex.split(line.partition(" > ")[0], comments=True)[1:] for line in lines]
 
@@ -48,18 +48,18 @@ def test_the_commands_of_a_page_run_one_after_the_other(dperm, home, monkeypatch
     write_table(home / "people.csv", 400, 0)
     write_table(home / "new-people.csv", 50, 1)
     lines = commands(page)
-    assert len(lines) == PAGES[page]  # a line that is added is run, one that is not recognised shows
+    assert len(lines) == PAGES[page]  # a new line is run, and one that is not recognised fails here
     for arguments in lines:
         if arguments[:3] == ["ledger", "verify", "--head"]:
             assert arguments[3].endswith("...")
             arguments[3] = json.loads(dperm("report", "model.json", "--json").out)["ledger"]["head"]
-        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # whoever confirms a schema has read it
+        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # confirms the schema
         done = dperm(*arguments)
         assert done.code == 0, (arguments, done.err)
     assert {"schema.toml", "model.json", "model.html"} <= {path.name for path in home.iterdir()}
 
 
-def test_the_schema_that_is_shown_is_one():
+def test_the_shown_schema_is_valid():
     (text,) = blocks("docs/commands.md", "toml")
     schema = parse_schema(tomllib.loads(text))
     assert [column.kind for column in schema.columns] == ["ignore", "number", "category", "boolean"]

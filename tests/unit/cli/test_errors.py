@@ -347,7 +347,7 @@ def test_other_commands_spend_nothing_when_interrupted(dperm, people, monkeypatc
 
 
 def test_too_little_memory_and_bugs_get_a_sentence(dperm, people, home, monkeypatch):
-    for error, says in ((MemoryError(), "memory of this machine"), (KeyError(SECRET), "unexpected KeyError")):
+    for error, says in ((MemoryError(), "too little memory"), (KeyError(SECRET), "unexpected KeyError")):
 
         def fail(*args, error=error):
             raise error

@@ -87,7 +87,7 @@ def test_quiet_still_prints_the_data_that_a_command_is_for(dperm, people):
     assert len(dperm("predict", "model.json", "people.csv", "--quiet").out.splitlines()) == 301
     assert json.loads(dperm("ledger", "export", "--quiet").out)["datasets"][0]["dataset"] == "people"
     told = " ".join(dperm("predict", "--help").out.split())
-    assert "no summary and no notes, only errors and data such as predictions." in told
+    assert "Print only errors and data, such as predictions." in told
 
 
 def test_a_score_is_paid_for_or_marked_as_not_private(dperm, people):

@@ -1,4 +1,4 @@
-"""``dperm schema``, ``plan``, ``ledger`` and ``completion``."""
+"""``dperm schema``, ``plan``, ``ledger``, ``completion`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_draft_marks_what_it_read_and_is_refused_until_confirmed(dperm, people
     assert any("confirmed to be public: state (kind, classes); visits" in text for text in assumed)
 
 
-def test_values_outside_usual_bounds_are_told_and_not_written(dperm, home):
+def test_values_outside_usual_bounds_are_noted_and_not_written(dperm, home):
     texts = []
     for scale in (1, 100):
         (home / "t.csv").write_text("age,y\n" + "".join(f"{20 + scale * (i % 60)},{'ab'[i % 2]}\n" for i in range(90)))
@@ -65,7 +65,7 @@ def test_confirming_asks_first(dperm, people, monkeypatch):
     assert Schema.read("schema.toml").unconfirmed
 
 
-def test_types_of_a_parquet_file_need_no_look(dperm, people, home):
+def test_types_of_a_parquet_file_need_no_values(dperm, people, home):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"member": [True, False] * 30, "score": [0.5, 3.5] * 30, "state": [True, False] * 30})
     parquet.write_table(table, "t.parquet")
@@ -96,7 +96,7 @@ def test_a_method_without_a_forecast_shows_its_noise(dperm, home, monkeypatch):
     assert dperm(*plan, "--out", "plan.svg").code == 2
 
 
-def test_the_face_of_the_ledger(dperm, people, home):
+def test_the_ledger_commands(dperm, people, home):
     assert "Nothing was spent yet" in dperm("ledger", "list").out
     dperm(*FIT)
     listed = dperm("ledger", "list")
@@ -115,9 +115,9 @@ def test_the_face_of_the_ledger(dperm, people, home):
     exported = json.loads(dperm("ledger", "export").out)
     assert exported["datasets"][0]["dataset"] == "people"
     assert "fingerprint" not in json.dumps(exported)
-    asked = dperm("ledger", "export", "--out", "books.json", "--json")
-    assert json.loads(asked.out) == {"written": "books.json"}
-    assert json.loads((home / "books.json").read_text())["head"] == exported["head"]
+    asked = dperm("ledger", "export", "--out", "ledger.json", "--json")
+    assert json.loads(asked.out) == {"written": "ledger.json"}
+    assert json.loads((home / "ledger.json").read_text())["head"] == exported["head"]
     assert dperm("ledger", "cap", "people", "--epsilon", "2", "--yes").code == 0
     again = dperm("ledger", "cap", "people", "--epsilon", "9", "--yes")
     assert again.code == 2
@@ -126,7 +126,7 @@ def test_the_face_of_the_ledger(dperm, people, home):
 
 
 @pytest.mark.parametrize("command", [("list",), ("show", "people"), ("verify",), ("export",)])
-def test_a_wrong_path_of_a_ledger_is_wrong_usage(dperm, people, home, command):
+def test_a_wrong_ledger_path_is_a_usage_error(dperm, people, home, command):
     for path, says in (("gone.db", "there is no ledger"), (".", "is a folder"), ("people.csv", "is not a ledger")):
         done = dperm("ledger", *command, "--ledger", path)
         assert done.code == 2, done.err
@@ -134,13 +134,13 @@ def test_a_wrong_path_of_a_ledger_is_wrong_usage(dperm, people, home, command):
     assert not (home / "gone.db").exists()
 
 
-def test_a_reservation_without_its_budget_shows_its_own_figure(dperm, home):
+def test_a_reservation_without_a_budget_shows_its_own_epsilon(dperm, home):
     book = Ledger(Ledger.default_path(), dataset="people")
     book.reserve(Gaussian(20.0), "replace-one", "by hand")
     assert "~0." in dperm("ledger", "show", "people").out
 
 
-def test_a_cap_on_an_unknown_name_is_not_set_by_a_typing_error(dperm, people, home, monkeypatch):
+def test_a_cap_on_an_unknown_name_needs_confirmation(dperm, people, home, monkeypatch):
     cap = ("ledger", "cap", "peopel", "--epsilon", "1")
     refused = dperm(*cap, "--ledger", "own.db")
     assert refused.code == 2
@@ -157,7 +157,7 @@ def test_a_cap_on_an_unknown_name_is_not_set_by_a_typing_error(dperm, people, ho
     assert dperm("ledger", "cap", "people", "--epsilon", "2").code == 0  # known: as before
 
 
-def test_no_answer_is_no(dperm, people, monkeypatch):
+def test_no_answer_means_no(dperm, people, monkeypatch):
     dperm("schema", "people.csv", "--target", "state", "--force")
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     done = dperm("schema", "--confirm", "schema.toml")
@@ -192,13 +192,13 @@ def _budget():
     return Budget(1.0, 1e-6)
 
 
-def test_the_demo_speaks_to_machines_and_to_nobody(dperm, home):
-    told = json.loads(dperm("demo", "--json").out)
-    assert told["guarantee"]["epsilon"] <= 1.0
-    assert set(told["right_on_new_patients"]) >= {"dperm, epsilon = 1", "no privacy at all"}
-    assert all((home / name).exists() for name in told["written"])
+def test_the_demo_prints_json_or_nothing(dperm, home):
+    data = json.loads(dperm("demo", "--json").out)
+    assert data["guarantee"]["epsilon"] <= 1.0
+    assert set(data["accuracy_on_new_patients"]) >= {"dperm, epsilon = 1", "without privacy"}
+    assert all((home / name).exists() for name in data["written"])
     quiet = dperm("demo", "--quiet")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     said = dperm("demo").out.splitlines()
-    assert said == [line.rstrip() for line in said]  # in a pipe lines are neither padded nor cut
+    assert said == [line.rstrip() for line in said]  # in a pipe lines are neither padded nor wrapped
     assert any("(epsilon 1), plus at most" in line and line.startswith("When one person") for line in said)

@@ -1,4 +1,4 @@
-"""What a command says to a terminal, to a pipe, to machines and to nobody."""
+"""Output of commands in a terminal, in a pipe, as JSON, and with ``--quiet``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dperm.cli.output import Output
 
 
 class Terminal(io.StringIO):
-    """A stream that a person looks at."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self):
         return True
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def streams(monkeypatch):
-    """Put two streams in place of standard output and standard error."""
+    """Replace standard output and standard error by two streams."""
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -45,7 +45,7 @@ def test_a_terminal_shows_a_bar_and_bold_headings(streams):
     assert "50%" in err.getvalue()
     Output().table(("column", "effect"), [("age", "[bold]+1[/bold]")])
     assert "\x1b[1m" in out.getvalue()
-    assert "[bold]+1[/bold]" in out.getvalue()  # names are no markup
+    assert "[bold]+1[/bold]" in out.getvalue()  # names are not read as markup
 
 
 def test_a_pipe_gets_plain_lines_and_no_bar(streams):
@@ -58,7 +58,7 @@ def test_a_pipe_gets_plain_lines_and_no_bar(streams):
 
 
 @pytest.mark.parametrize("made", [Terminal, io.StringIO])
-def test_quiet_says_nothing_and_machines_get_no_bar(streams, made):
+def test_quiet_prints_nothing_and_json_shows_no_bar(streams, made):
     out, err = streams(made)
     for output in (Output(quiet=True), Output(as_json=True)):
         advance(output)

@@ -75,7 +75,7 @@ def test_a_tampered_description_is_refused(path: tuple[str, ...], value: Any, lo
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "dperm collection 1"}', "[" * 10_000, b"\xff"])
-def test_what_is_no_description(text: Any) -> None:
+def test_other_texts_are_refused(text: Any) -> None:
     with pytest.raises(InvalidInput):
         Collection.parse(text)
 
@@ -86,6 +86,6 @@ def test_repeated_columns_are_refused(logistic: Collection) -> None:
 
 
 @pytest.mark.parametrize("name", ["health", "metrics", "v1"])
-def test_names_of_the_service_s_own_pages_are_refused(name: str, logistic: Collection) -> None:
+def test_reserved_names_are_refused(name: str, logistic: Collection) -> None:
     with pytest.raises(InvalidInput, match="its own page"):
         Collection(name, logistic.model)

@@ -1,4 +1,4 @@
-"""What the documentation says a collector bears is what the kept run measured."""
+"""The load figures in the documentation are those of the stored benchmark run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 _BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
-def test_documented_figures_are_those_of_the_kept_run() -> None:
+def test_documented_figures_are_those_of_the_stored_run() -> None:
     sys.path.insert(0, str(_BENCHMARKS))
     try:
         import collect_figures

@@ -1,4 +1,4 @@
-"""``dperm collect``: one bit per person, from their devices to a model with error bars."""
+"""``dperm collect``: collect one random bit per person from devices, and estimate a model with error bars."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dperm.cli.collect.fetch import collection_at, collector_at, fetched, read_json
+from dperm.cli.collect.fetch import collection_at, collector_at, fetch_json, read_json
 from dperm.cli.collect.init import init
+from dperm.cli.options import OrderedGroup
 from dperm.cli.output import Output, with_output
 from dperm.errors import InvalidInput, MissingDependency, RunError
 
@@ -26,46 +27,94 @@ _DATABASE = click.option(
     default="collect.db",
     show_default=True,
     metavar="FILE|URL",
-    help="A file for SQLite, or postgresql://...",
+    help="The database: a file (SQLite) or postgresql://...",
 )
 _FILE = click.Path(dir_okay=False, path_type=Path)
+#: simulated people at a time: their reports fit into one request
 _BATCH = 5000
 _VERSION = click.IntRange(1, (1 << 31) - 1)
 _WINDOW = click.IntRange(-(1 << 53), 1 << 53)
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def collect() -> None:
-    """Collect one bit per person from devices, and estimate from the counts; nobody is trusted."""
+    """Collect one random bit per person from devices, and estimate a model from the counts.
+
+    Nobody needs to be trusted, the collector included: every report is private by itself.
+    """
 
 
 collect.add_command(init)
 
 
-@collect.command()
+@collect.command(short_help="Try a collection out with simulated people.")
+@click.argument("task", type=_FILE)
+@click.option(
+    "--people", type=click.IntRange(1), default=100_000, show_default=True, help="Number of simulated people."
+)
+@click.option("--url", help="Send to the collection at this address instead of writing to --database.")
+@_DATABASE
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the simulated people; their random bits are not seeded."
+)
+@with_output
+def simulate(task: Path, people: int, url: str | None, database: str, seed: int, output: Output) -> None:
+    """Try out the collection in the file TASK with reports of simulated people.
+
+    Use a database of its own: simulated reports cannot be removed from the counts.
+    """
+    import time
+
+    import numpy as np
+
+    from dperm.collect import Collection
+    from dperm.collect import simulate as simulation
+    from dperm.collect.store.store import open_store
+    from dperm.privacy import RandomSource
+
+    one, rng = Collection.read(task), np.random.default_rng(seed)
+    if one.tokens:
+        raise InvalidInput("a collection with one-time tokens cannot be simulated: try it out without --tokens first.")
+    made = simulation.report_batches(one, people, _BATCH, rng, RandomSource())
+    if url is None:
+        with open_store(database, create=True) as store:
+            store.register(one)
+            for reports in made:
+                store.add([simulation.store_entry(one, reports)], time.time())
+    else:
+        with closing(simulation.Sender(collection_at(url))) as sender:
+            for reports in made:
+                status, answer = sender.send(simulation.packed_body(one, reports))
+                if status != 201:
+                    said = answer[:200].decode(errors="replace")
+                    raise RunError(f"the collector answered {status}: {said}")
+    output.result({"people": people}, lambda to: to.text(f"{people} simulated people reported to {one.name}"))
+
+
+@collect.command(short_help="Run the service that accepts reports.")
 @click.argument("tasks", nargs=-1, type=_FILE)
 @_DATABASE
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", default=8000, show_default=True, help="Where to listen; 0 takes any free port.")
-@click.option("--token-key", type=_FILE, help="Key of one-time tokens (`dperm collect tokens` makes it).")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", default=8000, show_default=True, help="Port to listen at; 0 takes any free port.")
+@click.option("--token-key", type=_FILE, help="File with the token key, which `dperm collect tokens` makes.")
 @click.option(
     "--counts-secret",
     type=_FILE,
-    help="Lets whoever knows this file's secret fetch counters, for merging; made if it is not there.",
+    help="File with a secret that gives access to the counters, for merging; made if it is missing.",
 )
 @click.option(
     "--most-connections",
     type=click.IntRange(1),
     default=1000,
     show_default=True,
-    help="Connections at once; more are turned away.",
+    help="Largest number of open connections; more are refused.",
 )
 @click.option(
     "--idle-seconds",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="When a silent connection is closed.",
+    help="Seconds after which a silent connection is closed.",
 )
 def serve(
     tasks: Sequence[Path],
@@ -77,7 +126,7 @@ def serve(
     most_connections: int,
     idle_seconds: int,
 ) -> None:
-    """Take reports for the collections in the files TASKS, and for those already in the database."""
+    """Accept reports for the collections in the files TASKS, and for those already in the database."""
     try:
         from dperm.collect.service.server import serve as run
         from dperm.collect.service.service import Service
@@ -97,14 +146,16 @@ def serve(
         store.register(one)
     if not store.collections:
         store.close()
-        raise InvalidInput("there is no collection to serve: write one with `dperm collect init` and name its file.")
+        raise InvalidInput(
+            "there is no collection to serve: write a description with `dperm collect init` and give its file."
+        )
     if key is None and any(one.tokens for one in store.collections.values()):
         store.close()
-        raise InvalidInput("a collection here needs one-time tokens: give their key with --token-key.")
+        raise InvalidInput("a collection here needs one-time tokens: give the token key with --token-key.")
 
     def started(port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
-        click.echo(f"collecting at http://{shown}:{port}/ into {store.shown}")
+        click.echo(f"collecting at http://{shown}:{port}/ into {store.database.address}")
         for one in store.collections.values():
             click.echo(f"  {one.name} version {one.version}, epsilon {one.task.epsilon:g}, hash {one.digest}")
 
@@ -112,20 +163,28 @@ def serve(
     run(Service(store, key, counts_secret=secret), host, port, started=started, **limits)
 
 
-@collect.command()
+@collect.command(short_help="Send the report of one person.")
 @click.argument("url")
-@click.option("--hash", "digest", help="Hash of the description that you agreed to; another one is refused.")
+@click.option("--hash", "digest", help="Expected hash of the description; another one is refused.")
 @click.option(
     "--value",
     "values",
     multiple=True,
     required=True,
     metavar="NAME=VALUE",
-    help="A column; nothing after = if unknown.",
+    help="A column's value; leave it empty if unknown. Repeat for every column.",
 )
-@click.option("--target", help="The person's target; '' if unknown.")
-@click.option("--memo", type=_FILE, default=Path("dperm-reports.json"), show_default=True, help="Finished reports.")
-@click.option("--cap", default=4.0, show_default=True, help="Bound on this device's epsilon over all collections.")
+@click.option("--target", help="The person's target value; '' if unknown.")
+@click.option(
+    "--memo",
+    type=_FILE,
+    default=Path("dperm-reports.json"),
+    show_default=True,
+    help="File that stores finished reports.",
+)
+@click.option(
+    "--cap", default=4.0, show_default=True, help="Largest total epsilon of this device over all collections."
+)
 @click.option("--token", default="", help="One-time token.")
 @with_output
 def send(
@@ -140,7 +199,7 @@ def send(
 ) -> None:
     """Send one person's report to the collection at URL, such as http://127.0.0.1:8000/v1/speed.
 
-    The report is made once and kept in --memo: a second call sends the same bits.
+    The report is made once and stored in --memo: a second call sends the same bits.
     """
     from dperm.collect.sdk.python import Device, RefusedTask, load
 
@@ -154,13 +213,13 @@ def send(
     except OSError as error:
         raise RunError(f"the collector at {url} cannot be reached ({getattr(error, 'reason', error)}).") from None
     if not device.send(task, report):
-        raise RunError(f"the collector did not take the report; it is kept in {memo}: send it again later.")
+        raise RunError(f"the collector did not accept the report; it is stored in {memo}: send it again later.")
     made = json.loads(report)
-    output.result(made, lambda to: to.text(f"sent: statistic {made['j']}, answer {made['b']}; kept in {memo}"))
+    output.result(made, lambda to: to.text(f"sent: statistic {made['j']}, answer {made['b']}; stored in {memo}"))
 
 
 def _values(task: dict[str, Any], values: Sequence[str]) -> dict[str, float | None]:
-    """What the person knows, every column named: one that is forgotten would be reported as unknown without a word."""
+    """The person's values. Every column must be named: a forgotten one would silently be reported as unknown."""
     columns, out = task["columns"], {}
     for value in values:
         name, given, text = value.rpartition("=")
@@ -174,7 +233,7 @@ def _values(task: dict[str, Any], values: Sequence[str]) -> dict[str, float | No
 
 
 def _target(task: dict[str, Any], text: str | None) -> Any:
-    """The class that reads like the given text, or a number."""
+    """The class whose text was given, or a number."""
     how = task["record"] or {}
     classes, ranged = how.get("classes", ()), "target" in how
     if text is None and (classes or ranged):
@@ -201,49 +260,14 @@ def _number(text: str, what: str) -> float | None:
         raise InvalidInput(f"{what} must be a number, not {text!r}.") from None
 
 
-@collect.command()
-@click.argument("task", type=_FILE)
-@click.option("--people", type=click.IntRange(1), default=100_000, show_default=True, help="How many report.")
-@click.option("--url", help="Send to the collection at this address instead of writing to --database.")
-@_DATABASE
-@click.option("--seed", default=0, show_default=True, help="Seed of the invented people; their bits stay random.")
-@with_output
-def simulate(task: Path, people: int, url: str | None, database: str, seed: int, output: Output) -> None:
-    """Rehearse: let invented people report to the collection in the file TASK."""
-    import time
-
-    import numpy as np
-
-    from dperm.collect import Collection
-    from dperm.collect import simulate as invented
-    from dperm.collect.store.store import open_store
-    from dperm.privacy import RandomSource
-
-    one, rng = Collection.read(task), np.random.default_rng(seed)
-    if one.tokens:
-        raise InvalidInput("a collection with one-time tokens cannot be rehearsed this way.")
-    made = invented.batches(one, people, _BATCH, rng, RandomSource())
-    if url is None:
-        with open_store(database, create=True) as store:
-            store.register(one)
-            for reports in made:
-                store.add([invented.entry_of(one, reports)], time.time())
-    else:
-        with closing(invented.Sender(collection_at(url))) as sender:
-            for reports in made:
-                status, answer = sender.send(invented.send_packed(one, reports))
-                if status != 201:
-                    said = answer[:200].decode(errors="replace")
-                    raise RunError(f"the collector answered {status}: {said}")
-    output.result({"people": people}, lambda to: to.text(f"{people} invented people reported to {one.name}"))
-
-
-@collect.command()
+@collect.command(short_help="Estimate from the counts.")
 @click.argument("name")
 @_DATABASE
-@click.option("--url", help="Ask the collector at this address, such as http://127.0.0.1:8000, instead.")
+@click.option(
+    "--url", help="Read the published estimate of the collector at this address, such as http://127.0.0.1:8000."
+)
 @click.option("--version", type=_VERSION, help="Version of the collection; the newest unless given.")
-@click.option("--window", type=_WINDOW, help="One counting window only.")
+@click.option("--window", type=_WINDOW, help="Estimate from one counting window only.")
 @click.option(
     "--query", multiple=True, metavar="NAME=0|1", help="For marginals: the share of people with these values."
 )
@@ -259,40 +283,58 @@ def estimate(
 ) -> None:
     """Estimate from the counts of the collection NAME.
 
-    From a database: its counters as they are now, for whoever may read them. Everybody else gets estimates in steps,
-    as with --url; made public next to those, this one may show a single report.
+    With --database, the estimate uses the counters as they are now, and is for the operator only. With --url, it is
+    what the service publishes, in steps. Do not publish the first one: compared with the second, it may show a single
+    report.
     """
     from dperm.cli.collect.show import show_estimate
 
     if url is not None:
         if query:
-            raise InvalidInput("--query needs the counts: leave out --url and name the --database.")
-        data = fetched(collector_at(url) + f"/v1/{name}/estimate", {"version": version, "window": window})
+            raise InvalidInput("--query needs the counts: leave out --url and give the --database.")
+        data = fetch_json(collector_at(url) + f"/v1/{name}/estimate", {"version": version, "window": window})
     else:
-        from dperm.collect.service.results import published
+        from dperm.collect.service.results import estimate_document
         from dperm.collect.store.store import open_store
 
         with open_store(database) as store:
-            one = _found(store, name, version)
+            one = _find_collection(store, name, version)
             counts = store.counts(one, window)
-            data = published(one, counts)
+            data = estimate_document(one, counts)
             if query:
-                data["query"] = _queried(one, counts, query)
+                data["query"] = _queried_share(one, counts, query)
     output.result(data, lambda to: show_estimate(to, data))
 
 
-def _queried(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, Any]:
+def _queried_share(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, Any]:
     from dperm.collect.estimate import MarginalsModel
 
-    if not isinstance(one.fitted, MarginalsModel):
-        raise InvalidInput(f"--query is for marginals; {one.name} is a {one.fitted.kind} collection.")
+    if not isinstance(one.estimate_model, MarginalsModel):
+        raise InvalidInput(f"--query is for marginals; {one.name} is a {one.estimate_model.kind} collection.")
     pairs = [text.partition("=") for text in query]
     if any(value not in ("0", "1") for _, _, value in pairs):
         raise InvalidInput("write --query NAME=0 or --query NAME=1.")
-    return one.fitted.query(counts, {name: int(value) for name, _, value in pairs})
+    return one.estimate_model.query(counts, {name: int(value) for name, _, value in pairs})
 
 
-@collect.command()
+@collect.command(short_help="Make one-time tokens.")
+@click.argument("task", type=_FILE)
+@click.option("--token-key", type=_FILE, required=True, help="File with the token key; made if it is missing.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of tokens.")
+def tokens(task: Path, token_key: Path, count: int) -> None:
+    """Make one-time tokens for the collection in the file TASK, one per line."""
+    from dperm.collect import Collection
+    from dperm.collect.service.tokens import mint, read_key
+
+    one = Collection.read(task)
+    if not one.tokens:
+        raise InvalidInput(f"{one.name} takes reports without tokens: describe it with `dperm collect init --tokens`.")
+    key = read_key(token_key, create=True)
+    for _ in range(count):
+        click.echo(mint(key, one.digest))
+
+
+@collect.command(short_help="Write the counters to a file, for merging.")
 @click.argument("name")
 @click.argument("out", type=_FILE)
 @_DATABASE
@@ -302,18 +344,18 @@ def counts(name: str, out: Path, database: str, version: int | None) -> None:
     from dperm.collect.store.store import open_store
 
     with open_store(database) as store:
-        one = _found(store, name, version)
-        out.write_text(json.dumps(store.export(one)), encoding="ascii")
+        one = _find_collection(store, name, version)
+        out.write_text(json.dumps(store.counters.export(one)), encoding="ascii")
         n = store.counts(one).n_people
     click.echo(f"wrote {out}: {n} reports")
 
 
-@collect.command()
+@collect.command(short_help="Merge the counters of other collectors.")
 @click.argument("sources", nargs=-1, required=True, metavar="FILE|URL...")
 @_DATABASE
-@click.option("--counts-secret", type=_FILE, help="File of the secret that the collectors at the addresses ask for.")
+@click.option("--counts-secret", type=_FILE, help="File with the secret of the collectors at the addresses.")
 def merge(sources: Sequence[str], database: str, counts_secret: Path | None) -> None:
-    """Add other collectors' counters, from files of `dperm collect counts` or from .../v1/NAME/counts.
+    """Merge other collectors' counters, from files of `dperm collect counts` or from addresses .../v1/NAME/counts.
 
     Merging the same counters again changes nothing.
     """
@@ -323,15 +365,15 @@ def merge(sources: Sequence[str], database: str, counts_secret: Path | None) -> 
     known = None if counts_secret is None else read_secret(counts_secret)
     with open_store(database) as store:
         for source in sources:
-            exported = fetched(source, {}, known) if "://" in source else read_json(Path(source))
-            click.echo(f"{source}: {store.merge(exported)} new reports")
+            exported = fetch_json(source, {}, known) if "://" in source else read_json(Path(source))
+            click.echo(f"{source}: {store.counters.merge(exported)} new reports")
 
 
-@collect.command()
+@collect.command(short_help="Copy the database while the collector runs.")
 @click.argument("out", type=_FILE)
 @_DATABASE
 def backup(out: Path, database: str) -> None:
-    """Write a consistent copy of the database to OUT while the collector runs."""
+    """Copy the SQLite database to the file OUT, also while the collector runs."""
     from dperm.collect.store.store import open_store
 
     with open_store(database) as store:
@@ -339,40 +381,23 @@ def backup(out: Path, database: str) -> None:
     click.echo(f"wrote {out}")
 
 
-@collect.command()
+@collect.command(short_help="Mark a database as a restored copy.")
 @_DATABASE
 def restored(database: str) -> None:
-    """Tell a database that it is a copy: it counts and publishes on its own from now on.
+    """Mark a database as a restored copy, which counts and publishes independently of the original.
 
-    Needed once after a copy was put in place by other means than `dperm collect backup`, before it takes reports.
+    Run this once on a copy that was made by other means than `dperm collect backup`, before it takes reports.
     """
     from dperm.collect.store.store import open_store
 
     with open_store(database) as store:
-        store.rename()
-        click.echo(f"{store.shown} counts as {store.collector} from now on")
+        store.mark_as_copy()
+        click.echo(f"{store.database.address} counts under the name {store.counters.collector} from now on")
 
 
-@collect.command()
-@click.argument("task", type=_FILE)
-@click.option("--token-key", type=_FILE, required=True, help="File of the key; made if it is not there.")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many tokens.")
-def tokens(task: Path, token_key: Path, count: int) -> None:
-    """Mint one-time tokens for the collection in the file TASK, one line each."""
-    from dperm.collect import Collection
-    from dperm.collect.service.tokens import mint, read_key
-
-    one = Collection.read(task)
-    if not one.tokens:
-        raise InvalidInput(f"{one.name} takes reports without tokens: make it with `dperm collect init --tokens`.")
-    key = read_key(token_key, create=True)
-    for _ in range(count):
-        click.echo(mint(key, one.digest))
-
-
-def _found(store: Store, name: str, version: int | None) -> Collection:
+def _find_collection(store: Store, name: str, version: int | None) -> Collection:
     one = store.find(name, version)
     if one is None:
         names = ", ".join(sorted({known.name for known in store.collections.values()})) or "none"
-        raise InvalidInput(f"there is no such collection in {store.shown}: it has {names}.")
+        raise InvalidInput(f"there is no such collection in {store.database.address}: it has {names}.")
     return one

@@ -1,4 +1,4 @@
-"""What commands read from a collector's address or from files, with one sentence for every mistake."""
+"""Read JSON from a collector's address or from a file, with one sentence for every error."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any
 
 from dperm.errors import InvalidInput, RunError
 
-__all__ = ["collection_at", "collector_at", "fetched", "read_json"]
+__all__ = ["collection_at", "collector_at", "fetch_json", "read_json"]
 
 _COLLECTOR = re.compile(r"https?://[^/?#\s]+(/(?!v1(/|$))[^/?#\s]+)*")
 _COLLECTION = re.compile(_COLLECTOR.pattern + r"/v1/[^/?#\s]+")
 
 
 def collector_at(url: str) -> str:
-    """Return the address of a collector without a slash at its end."""
+    """Check the address of a collector, and return it without a slash at its end."""
     if not _COLLECTOR.fullmatch(url.rstrip("/")):
         raise InvalidInput(f"{url!r} is not the address of a collector: write it like http://127.0.0.1:8000.")
     return url.rstrip("/")
 
 
 def collection_at(url: str) -> str:
-    """Return the address of a collection without a slash at its end."""
+    """Check the address of a collection, and return it without a slash at its end."""
     if not _COLLECTION.fullmatch(url.rstrip("/")):
         raise InvalidInput(f"{url!r} is not the address of a collection: write it like http://127.0.0.1:8000/v1/NAME.")
     return url.rstrip("/")
 
 
-def fetched(url: str, query: dict[str, Any], secret: str | None = None) -> Any:
+def fetch_json(url: str, query: dict[str, Any], secret: str | None = None) -> Any:
     """Return JSON from a collector."""
     import urllib.error
     import urllib.parse
     import urllib.request
 
-    asked = urllib.parse.urlencode({key: value for key, value in query.items() if value is not None})
+    parameters = urllib.parse.urlencode({key: value for key, value in query.items() if value is not None})
     headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
     try:
-        request = urllib.request.Request(f"{url}?{asked}" if asked else url, headers=headers)
+        request = urllib.request.Request(f"{url}?{parameters}" if parameters else url, headers=headers)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())
     except urllib.error.HTTPError as error:

@@ -1,4 +1,4 @@
-"""``dperm collect init``: writes the immutable description of a collection."""
+"""``dperm collect init``: write the immutable description of a collection."""
 
 from __future__ import annotations
 
@@ -17,36 +17,47 @@ __all__ = ["init"]
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Write the description of a collection.")
 @click.argument("out", type=_FILE)
-@click.option("--name", required=True, help="Name in addresses: small letters, digits, hyphens.")
-@click.option("--title", default="", help="What people are told it is about.")
+@click.option("--name", required=True, help="Name in addresses: lower-case letters, digits, hyphens.")
+@click.option("--title", default="", help="What the collection is about, shown on its page.")
 @click.option(
     "--model",
     type=click.Choice(["logistic", "linear", "marginals", "smooth"]),
     default="logistic",
     show_default=True,
-    help="What to estimate.",
+    help="Model to estimate.",
 )
-@click.option("--epsilon", default=1.0, show_default=True, help="Epsilon of a person's report.")
-@click.option("--people", type=int, help="How many are expected; says whether they are enough.")
-@click.option("--schema", type=_FILE, help="Columns and target from a confirmed schema of `dperm schema`.")
+@click.option("--epsilon", default=1.0, show_default=True, help="Privacy cost of one report.")
+@click.option("--people", type=int, help="Expected number of people; checks whether they are enough.")
+@click.option("--schema", type=_FILE, help="Take columns and target from a confirmed schema of `dperm schema`.")
 @click.option(
-    "--column", "columns", multiple=True, metavar="NAME[:LOW:HIGH]", help="A column, in place of --schema; repeat."
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME[:LOW:HIGH]",
+    help="A column with its public range, instead of --schema. Repeat.",
 )
-@click.option("--classes", metavar="A,B,...", help="Labels of the target, for logistic.")
-@click.option("--target", metavar="LOW:HIGH", help="Range of the target, for linear.")
-@click.option("--radius", default=2.0, show_default=True, help="Bound on the weights of scaled columns.")
+@click.option("--classes", metavar="A,B,...", help="For logistic: labels of the target.")
+@click.option("--target", metavar="LOW:HIGH", help="For linear: public range of the target.")
 @click.option(
-    "--levels", default=2, show_default=True, help="2 for one bit, 3 to 16 levels for less noise above epsilon 1."
+    "--radius", default=2.0, show_default=True, help="For logistic and linear: bound on the weights of scaled columns."
 )
-@click.option("--together", default=2, show_default=True, help="For marginals: columns in one question at most.")
-@click.option("--degrees", default=8, show_default=True, help="For smooth: degrees below this are asked for.")
 @click.option(
-    "--window-hours", default=0, show_default=True, help="Count in windows of so many hours; 0: all together."
+    "--levels",
+    default=2,
+    show_default=True,
+    help="Possible answers: 2 for one bit; 3 to 16 give less noise above epsilon 1.",
+)
+@click.option(
+    "--together", default=2, show_default=True, help="For marginals: largest number of columns in one question."
+)
+@click.option("--degrees", default=8, show_default=True, help="For smooth: polynomials of degree below this.")
+@click.option(
+    "--window-hours", default=0, show_default=True, help="Length of a counting window; 0 counts everything together."
 )
 @click.option("--tokens", is_flag=True, help="Reports need one-time tokens.")
-@click.option("--version", default=1, show_default=True, help="Grows when anything changes.")
+@click.option("--version", default=1, show_default=True, help="Increase it when anything changes.")
 @with_output
 def init(
     out: Path,
@@ -68,7 +79,10 @@ def init(
     version: int,
     output: Output,
 ) -> None:
-    """Write the description of a collection to OUT; it never changes, and its hash is in every report."""
+    """Write the description of a collection to the file OUT.
+
+    A description never changes: every report carries its hash, and a changed one is another collection.
+    """
     from dperm.collect import Collection
 
     _refuse_ignored(model, schema is not None)
@@ -78,9 +92,15 @@ def init(
         public = _queries(model, epsilon, columns, together, degrees, people)
     one = Collection(name, public, title, version, 3600 * window_hours, tokens)
     one.write(out)
-    about = {"file": str(out), "hash": one.digest, "statistics": one.task.sketch.size, "asks": one.fitted.words()}
-    if people is not None and hasattr(one.fitted, "estimator"):
-        plan = one.fitted.estimator.plan(people, len(one.fitted.columns))
+    estimated = one.estimate_model
+    about = {
+        "file": str(out),
+        "hash": one.digest,
+        "statistics": one.task.sketch.size,
+        "asks": estimated.summary(),
+    }
+    if people is not None and hasattr(estimated, "estimator"):
+        plan = estimated.estimator.plan(people, len(estimated.columns))
         about["people_needed"] = plan.people_needed
         about["enough"] = bool(people >= plan.people_needed)
 
@@ -88,14 +108,14 @@ def init(
         to.lines([(key.replace("_", " "), str(value)) for key, value in about.items()])
         if about.get("enough") is False:
             to.note(
-                f"dperm: note: {people} people are too few for this: about {about['people_needed']} are needed to "
-                "gain half of what can be gained over weights 0."
+                f"dperm: note: {people} people are too few: about {about['people_needed']} are needed for half of the "
+                "possible gain over a model with all weights 0."
             )
 
     output.result(about, show)
 
 
-#: options that a model has, beside those that all have
+#: options of each model, in addition to those of all models
 _OPTIONS = {
     "logistic": ("schema", "classes", "radius", "levels"),
     "linear": ("schema", "target", "radius", "levels"),
@@ -105,15 +125,15 @@ _OPTIONS = {
 
 
 def _refuse_ignored(model: str, by_schema: bool) -> None:
-    """Refuse options that would change nothing."""
+    """Refuse options that the chosen model does not use."""
     context = click.get_current_context()
     for name in ("schema", "classes", "target", "radius", "levels", "together", "degrees"):
         if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
         if name not in _OPTIONS[model]:
-            raise InvalidInput(f"--{name} means nothing to a {model} collection: leave it out.")
+            raise InvalidInput(f"a {model} collection does not use --{name}: leave it out.")
         if by_schema and name in ("classes", "target"):
-            raise InvalidInput(f"the schema has the target: leave out --{name}.")
+            raise InvalidInput(f"the schema declares the target: leave out --{name}.")
 
 
 def _linear(
@@ -142,10 +162,12 @@ def _linear(
         public["bounds"] = {key: np.asarray(value).tolist() for key, value in declared.items() if value is not None}
         kind, goal = ("classes", bounds.classes) if model == "logistic" else ("target", bounds.target)
         if goal is None:
-            raise InvalidInput(f"the schema's target does not suit a {model} model.")
+            raise InvalidInput(
+                f"the schema's target is not one for a {model} model: classes are for logistic, numbers for linear."
+            )
         public[kind] = np.asarray(goal).tolist() if kind == "target" else list(goal)
     else:
-        named = [_range(column) for column in columns]
+        named = [_parse_range(column) for column in columns]
         public["names"] = [name for name, _, _ in named]
         public["bounds"] = {"features": [[low for _, low, _ in named], [high for _, _, high in named]]}
         if model == "logistic":
@@ -155,20 +177,20 @@ def _linear(
         else:
             if target is None:
                 raise InvalidInput("a linear model needs --target LOW:HIGH.")
-            public["target"] = list(_range(f"target:{target}")[1:])
+            public["target"] = list(_parse_range(f"target:{target}")[1:])
     if model == "logistic":
         public["degree"] = _degree(public, people)
     return public
 
 
 def _degree(public: dict[str, Any], people: int | None) -> int:
-    """The degree that suits so many people; part of the description, so that counts have one meaning."""
+    """Return the degree that suits so many people. It is part of the description, so that counts have one meaning."""
     from dperm.collect.estimate import LogisticModel
 
     automatic = LogisticModel({**public, "degree": "auto"})
     names = automatic.columns
     task = automatic.estimator.task(len(names), names, people)
-    return max(sum(exponents) for exponents in task.sketch.exponents)
+    return int(max(sum(exponents) for exponents in task.sketch.exponents))
 
 
 def _queries(
@@ -178,9 +200,9 @@ def _queries(
         raise InvalidInput(f"a {model} collection needs its columns: --column NAME{':LOW:HIGH' * (model == 'smooth')}.")
     if model == "marginals":
         if people is None:
-            raise InvalidInput("marginals need --people: the number decides how much bias is worth taking.")
+            raise InvalidInput("marginals need --people: the number decides how much bias is acceptable.")
         return {"kind": model, "epsilon": epsilon, "columns": list(columns), "k": together, "n_people": people}
-    named = [_range(column) for column in columns]
+    named = [_parse_range(column) for column in columns]
     return {
         "kind": model,
         "epsilon": epsilon,
@@ -192,7 +214,7 @@ def _queries(
     }
 
 
-def _range(text: str) -> tuple[str, float, float]:
+def _parse_range(text: str) -> tuple[str, float, float]:
     name, *ends = text.rsplit(":", 2)
     try:
         low, high = (float(end) for end in ends)

@@ -1,4 +1,4 @@
-"""An estimate in words and tables."""
+"""Print an estimate as text and tables."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ __all__ = ["show_estimate"]
 
 
 def show_estimate(to: Output, data: dict[str, Any]) -> None:
-    """Print what was estimated, with its errors and what it cost."""
+    """Print an estimate with its intervals and its privacy cost."""
     privacy, model = data["privacy"], data["model"]
     to.lines(
         [
             ("collection", f"{data['name']} version {data['version']}"),
-            ("reports", str(data["n"]) + _waiting(data)),
+            ("reports", str(data["n"]) + _newer_reports(data)),
             ("privacy", f"epsilon {privacy['epsilon']:g} per person, delta 0; {privacy['unit']}"),
         ]
     )
     if model is None:
-        to.text(f"no estimate yet: {data['reason']}")
+        to.text(f"No estimate yet: {data['reason']}")
         return
     for title, rows in _tables(model):
         to.text("")
         to.table([title, "estimate", "from", "to", "unshrunk"][: len(rows[0])], rows, right=(1, 2, 3, 4))
     if model.get("shrinkage"):
-        to.text(f"{model['shrinkage']}.")
+        to.text(f"Note: {model['shrinkage']}.")
     if model.get("intervals_reason"):
-        to.text(f"no intervals: {model['intervals_reason']}")
+        to.text(f"No intervals: {model['intervals_reason']}.")
     if "query" in data:
         to.text("")
         to.table(["query", "estimate", "from", "to"], [_row("share", data["query"])], right=(1, 2, 3))
@@ -46,7 +46,8 @@ def _tables(model: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     coef = model["coef"] if isinstance(model["coef"][0], list) else [model["coef"]]
     intercept = model["intercept"] if isinstance(model["intercept"], list) else [model["intercept"]]
     ends = model["intervals"] if several or model["intervals"] is None else [model["intervals"]]
-    middles = model.get("unshrunk") if several else [model.get("unshrunk")]
+    unshrunk = model.get("unshrunk")
+    middles: list[Any] = (unshrunk or []) if several else [unshrunk]
     out = []
     for k, weights in enumerate(coef):
         values = [*weights, intercept[k]]
@@ -62,10 +63,10 @@ def _tables(model: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     return out
 
 
-def _waiting(data: dict[str, Any]) -> str:
-    """How many reports a service has counted since it made the estimate."""
+def _newer_reports(data: dict[str, Any]) -> str:
+    """The number of reports that a service has counted since it made the estimate."""
     more = data.get("reports", data["n"]) - data["n"]
-    return f", and {more} since; the next estimate is made at {data['next_at']}" if more else ""
+    return f", and {more} since; the next estimate follows at {data['next_at']}" if more else ""
 
 
 def _row(name: str, one: dict[str, Any]) -> list[str]:

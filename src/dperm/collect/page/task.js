@@ -1,15 +1,15 @@
 const name = location.pathname.slice(1), url = "/v1/" + name, $ = (id) => document.getElementById(id);
 const about = (await (await fetch("/v1", { credentials: "omit" })).json())
   .filter((one) => one.name == name).sort((a, b) => b.version - a.version)[0];
-let task, hindered = "";
+let task, unusable = "";
 try {
   task = await dperm.load(url, about.hash);
 } catch (error) {
-  // without https a browser does not let the module check the description; count and estimate need no check
-  hindered = isSecureContext ? `The form cannot be used (${error.message}).` : "Browsers need https for the try-it form, and for reports.";
+  // without https, browsers offer no hash function to check the description; count and estimate need no check
+  unusable = isSecureContext ? `The form cannot be used (${error.message}).` : "The form and reports need a page over https.";
   task = await (await fetch(url + "/schema", { credentials: "omit" })).json();
 }
-// String writes 1000 and 1e-10, where cutting zeros off would write 1
+// String writes 1000 and 1e-10; cutting off zeros would turn both into 1
 const short = (v) => String(+Number(v).toPrecision(4));
 const likely = Math.exp(about.epsilon);
 
@@ -21,26 +21,26 @@ $("statistics").textContent = about.statistics;
 $("hash").textContent = about.hash;
 $("schema").href = url + "/schema";
 $("reveals").textContent =
-  `One question drawn at random, and ${about.answers == 2 ? "one bit" : "one of " + about.answers + " levels"} about it, with a random error. ` +
-  `Whatever is true of you, the same report is at most ${short(likely)} times as likely as if anything else were true: ` +
-  `whoever thought something about you was a fifty-fifty guess can be sure of it to at most ${short(100 * likely / (1 + likely))} %.`;
+  `A report contains the number of a random question and ${about.answers == 2 ? "one bit" : "one of " + about.answers + " levels"} as the answer, with a random error. ` +
+  `Whatever your values are, the same report is at most ${short(likely)} times as likely as with any other values. ` +
+  `Someone who thought that a fact about you was 50 % likely can become at most ${short(100 * likely / (1 + likely))} % sure of it.`;
 const ranges = task.record, sketch = task.task.sketch, classes = about.target.classes;
 const range = (k) => sketch.kind == "parity" ? "0 or 1" :
   ranges ? `${short(ranges.centre[k] - ranges.clip * ranges.scale[k])} to ${short(ranges.centre[k] + ranges.clip * ranges.scale[k])}` : "";
 $("words").textContent =
-  `A device draws one of ${about.statistics} questions, computes its answer from ${task.columns.join(", ")}` +
+  `A device draws one of ${about.statistics} questions at random, computes the answer from ${task.columns.join(", ")}` +
   `${about.target.classes || about.target.range ? " and the target" : ""}, turns it into ${about.answers == 2 ? "one bit" : "a level"} with a random error ` +
-  `(${about.answers == 2 ? `a fixed ${short(100 * task.task.floor / 2 ** 32)} % of all bits are 1 whatever the answer, and as many 0` : "by a public table"}), ` +
+  `(${about.answers == 2 ? `whatever the answer, a bit is 1 with probability ${short(100 * task.task.floor / 2 ** 32)} % or more, and 0 likewise` : "drawn from a public table"}), ` +
   `and sends it once; a retry sends the same bits.${about.tokens ? " A report needs a one-time token." : ""}`;
 
-// ---- what is asked, in words
+// ---- the questions in words
 const item = (text) => Object.assign(document.createElement("li"), { textContent: text });
 $("columns").append(...task.columns.map((column, k) => item(column + (range(k) && `: ${range(k)}`))));
 if (classes) $("columns").append(item(`target: ${classes.map((label, k) => label + (classes.length == 2 ? ` (${2 * k - 1})` : "")).join(" or ")}`));
 if (about.target.range) $("columns").append(item(`target: ${about.target.range.map(short).join(" to ")}`));
 const product = (names, powers) =>
   powers.flatMap((e, i) => e && names[i] != "1" ? [names[i] + (e > 1 ? "⁰¹²³⁴⁵⁶⁷⁸⁹"[e] : "")] : []).join(" × ");
-// columns are scaled to their ranges, so their names stand for numbers from -1 to 1
+// columns are scaled to their ranges, so a name stands for a number from -1 to 1
 const scaled = ranges && [...task.columns, ...(ranges.constant.length ? ["1"] : []),
   ...(about.target.range ? ["target"] : []), ...(classes?.length > 2 ? classes.map((label) => `[${label}]`) : [])];
 function question(j) {
@@ -52,7 +52,7 @@ function question(j) {
   if (sketch.kind == "theta-grid") return `the loss of weights ${sketch.nodes[j].map(short).join(", ")}`;
   return parity(j);
 }
-// sets of columns, small ones first, each size in increasing order of its masks; 1 is the answer of nobody's columns
+// sets of columns, small ones first, each size in increasing order of its masks
 function parity(j) {
   let g = 0;
   while (j >= task.sizes[g]) j -= task.sizes[g++];
@@ -69,14 +69,14 @@ const LISTED = 200;
 $("questions").append(...Array.from({ length: Math.min(about.statistics, LISTED) }, (_, j) => item(question(j))));
 $("questions").start = 0;
 $("more").textContent = about.statistics > LISTED ? `and ${(about.statistics - LISTED).toLocaleString("en")} more.` : "";
-$("scaled").textContent = sketch.kind == "moments" ? "A name stands for the column scaled to its range, from -1 to 1" +
-  (classes?.length > 2 ? "; a label in brackets for 1 if it is the person's and -1 if not." : ".") :
-  sketch.kind == "chebyshev" ? "T2(x) is the Chebyshev polynomial of degree 2 of a column scaled to its range." : "";
+$("scaled").textContent = sketch.kind == "moments" ? "Here a name means the column scaled to its range, from -1 to 1" +
+  (classes?.length > 2 ? "; a label in brackets is 1 for persons with that label and -1 for others." : ".") :
+  sketch.kind == "chebyshev" ? "T2(x) is the Chebyshev polynomial of degree 2 in a column scaled to its range." : "";
 
 // ---- the form
 const form = $("form"), fields = [];
-form.hidden = Boolean(hindered);
-$("report").textContent = hindered;
+form.hidden = Boolean(unusable);
+$("report").textContent = unusable;
 const field = (label, input) => {
   const around = document.createElement("label");
   around.append(label, input);
@@ -138,15 +138,15 @@ function rows(model) {
 const history = [];
 function show(data) {
   $("n").textContent = data.reports.toLocaleString("en");
-  $("poisoning").textContent = `Made-up reports: ${data.poisoning.statement}`;
+  $("poisoning").textContent = `Forged reports: ${data.poisoning.statement}`;
   $("model").hidden = !data.model;
   if (!data.model) { $("state").textContent = data.reason; return; }
-  $("state").textContent = (data.model.intervals_reason ? `No intervals: ${data.model.intervals_reason}.` : "Intervals of 95 % confidence.") +
-    ` From ${data.n.toLocaleString("en")} reports; the next estimate comes at ${data.next_at.toLocaleString("en")}.`;
-  $("shrinkage").textContent = data.model.shrinkage ? `Here ${data.model.shrinkage}. The dot is the unshrunk value, the upright line the estimate.` : "";
+  $("state").textContent = (data.model.intervals_reason ? `No intervals: ${data.model.intervals_reason}.` : "The intervals have 95 % confidence.") +
+    ` Estimated from ${data.n.toLocaleString("en")} reports; the next estimate follows at ${data.next_at.toLocaleString("en")}.`;
+  $("shrinkage").textContent = data.model.shrinkage ? `Note: ${data.model.shrinkage}. The dot marks the unshrunk value, the vertical line the estimate.` : "";
   const lines = rows(data.model);
   $("model").tBodies[0].replaceChildren(...lines.map(([label, value, interval, unshrunk]) => {
-    // shares are between 0 and 1; otherwise every row has its own scale with zero on it, as the units differ
+    // shares are between 0 and 1; otherwise every row has its own scale that includes zero, as the units differ
     const ends = data.model.shares ? [0, 1] : [0, value, ...(interval || [])], low = Math.min(...ends), high = Math.max(...ends);
     const at = (v) => 300 * (v - low) / (high - low || 1), row = document.createElement("tr");
     const head = ["", "estimate", "from", "to"];
@@ -170,7 +170,7 @@ function show(data) {
   $("history").hidden = history.length < 2;
   if (history.length < 2) return;
   const svg = $("history").querySelector("svg"), most = Math.max(...history.map(([, w]) => w));
-  // one unit is one pixel, so that letters have their size on a phone too
+  // one unit is one pixel, so that letters keep their size on a phone
   const wide = $("history").clientWidth, left = 60;
   svg.setAttribute("viewBox", `0 0 ${wide} 110`);
   const x = (n) => left + (wide - left) * (n - history[0][0]) / (history.at(-1)[0] - history[0][0]), y = (w) => 80 - 70 * w / most;

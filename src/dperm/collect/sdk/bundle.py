@@ -1,4 +1,4 @@
-"""The browser module as it is served: one source, as a plain script and as an ES module, without its comments."""
+"""Shorten the browser module for the service: one source, served as a plain script and as an ES module."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from importlib.resources import files
 
 __all__ = ["module", "script", "shortened"]
 
-# A text, or a regular expression with its flags: after what begins a value, and with no word behind it that would be
-# read as a flag once the blank between them is gone.
+# A string, or a regular expression with its flags. A regular expression follows a character after which a value begins,
+# and no word follows it: without the blank between them, the word would be read as a flag.
 _KEPT = re.compile(
     r"""("[^"]*"|(?:(?<=[(,=:\[!&|?;{>])|(?<=[(,=:\[!&|?;{>][ ]))"""
     r"""/(?![/*])(?:\\.|\[(?:\\.|[^]\\\n])*\]|[^/[\\\n])+/[a-z]*(?!\s*\w))"""
 )
-# What else has a slash must be a division, which stands behind a value on the same line.
+# Any other slash must be a division, which follows a value on the same line.
 _UNCLEAR = re.compile(
     r"(?<![\w)\]])(?<![\w)\]] )/"
     r"|\b(?:await|case|delete|do|else|in|instanceof|new|of|return|throw|typeof|void|yield) ?/"
 )
 _SHORTER = (
     (re.compile(r"\s*([{}()\[\];,:?<>=*/&|!])\s*"), r"\1"),
-    # only between two operands, so that no two signs meet
+    # only between two operands, so that no two signs become adjacent
     (re.compile(r"(?<=[\w)\]]) ?([+-]=?) ?(?=[\w(\[])"), r"\1"),
     (re.compile(r"\((\w+)\)=>"), r"\1=>"),
     (re.compile(r"[;,]}"), "}"),
-    # a text needs no blank beside it
+    # a string needs no blank beside it
     (re.compile(r"^ *(\+?) +| +(\+?) *$"), r"\1\2"),
-    # names that the module keeps to itself
+    # names that are private to the module
     *(
         (re.compile(rf"(?<![.\w]){name}\b"), short)
         for name, short in zip(
@@ -57,13 +57,14 @@ _SHORTER = (
 
 
 def shortened(source: str) -> str:
-    """Return a script without comments, blanks and long names that it does not need.
+    """Return a script without comments, unnecessary blanks and long private names.
 
-    Texts and regular expressions stay as they are. A slash that may be either a division or a regular expression is
-    refused, because blanks and names matter in the one alone. After a closing parenthesis it is a division.
+    Strings and regular expressions stay as they are. A slash that may be either a division or a regular expression is
+    refused, because blanks and names matter only in a regular expression. After a closing parenthesis it is a
+    division.
     """
     code = "\n".join(line for line in source.splitlines() if not line.strip().startswith("//"))
-    parts = _KEPT.split(code)  # what is kept stands at the odd places
+    parts = _KEPT.split(code)  # strings and regular expressions are at the odd places
     if unclear := next(filter(None, map(_UNCLEAR.search, parts[::2])), None):
         near = unclear.string[max(unclear.end() - 20, 0) : unclear.end() + 20]
         raise ValueError(f"a division or a regular expression? {near!r}: put a regular expression into parentheses.")

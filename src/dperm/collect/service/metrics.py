@@ -1,4 +1,4 @@
-"""Numbers about the service for its operator, in Prometheus' text format. None of them is about a device."""
+"""Metrics of the service for its operator, in Prometheus' text format. None of them is about a device."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dperm.collect.store.store import Outcome
 
 __all__ = ["ServiceMetrics"]
 
+#: upper ends of the histogram of commit times in seconds: from a fast disk to a failing one
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
 class ServiceMetrics:
-    """Counts what the service did since it started."""
+    """Counts of reports, responses, transactions and connections since the service started."""
 
     def __init__(self) -> None:
         self.reports: Counter[str] = Counter()
@@ -24,13 +25,13 @@ class ServiceMetrics:
         self.refused_connections = 0
 
     def counted(self, outcome: Outcome) -> None:
-        """Note what became of a request's reports."""
+        """Record the outcome of a request's reports."""
         self.reports["accepted"] += outcome.accepted
         self.reports["duplicate"] += outcome.duplicates
         self.reports["conflict"] += outcome.conflicts
 
     def committed(self, seconds: float, *, ok: bool) -> None:
-        """Note a transaction."""
+        """Record a transaction and how long it took."""
         self.commits["done" if ok else "failed"] += 1
         self._seconds += seconds
         for k, end in enumerate(_BUCKETS):

@@ -59,7 +59,7 @@ def openapi(version: str) -> dict[str, Any]:
     outcome = _object(["accepted", "duplicates", "conflicts"], accepted=_WHOLE, duplicates=_WHOLE, conflicts=_WHOLE)
     reports = {"schema": {"oneOf": [single, many]}}
     missing, bad = _error("There is no such collection."), _error("The request cannot be read.")
-    method = _error("The address does not take this method.")
+    method = _error("The address does not support this method.")
 
     def get(summary: str, answer: dict[str, Any], *parameters: dict[str, Any], **more: Any) -> dict[str, Any]:
         described = {"200": answer, "405": method, **({"404": missing, "400": bad} if parameters else {}), **more}
@@ -76,7 +76,9 @@ def openapi(version: str) -> dict[str, Any]:
         },
         "paths": {
             "/v1": get("All collections.", _json({"type": "array", "items": anything}, "What is collected.")),
-            "/v1/{task}/schema": get("What devices compute with.", _json(anything, "The description."), task, newest),
+            "/v1/{task}/schema": get(
+                "The description that devices compute with.", _json(anything, "The description."), task, newest
+            ),
             "/v1/{task}/reports": {
                 "post": {
                     "summary": "Send one or many reports. Sending one again changes nothing.",
@@ -92,12 +94,16 @@ def openapi(version: str) -> dict[str, Any]:
                     "responses": {
                         "200": _json(outcome, "Every report was counted before."),
                         "201": _json(outcome, "Counted, on disk."),
-                        "400": _error("A report is malformed, or of another task; none of the request was counted."),
-                        "403": _error("A token is not one of this collection's; none of the request was counted."),
+                        "400": _error(
+                            "A report is malformed or belongs to another task; nothing in the request was counted."
+                        ),
+                        "403": _error("A token is not valid for this collection; nothing in the request was counted."),
                         "404": missing,
                         "405": method,
                         "408": _error("The body took too long to arrive: send the same report again."),
-                        "409": _json(outcome, "An id was used before with another report; the others are counted."),
+                        "409": _json(
+                            outcome, "An id was used before with another report; the other reports are counted."
+                        ),
                         "413": _error("The body is too large."),
                         "429": _error("Too many reports are waiting: send the same report again later."),
                         "503": down,
@@ -105,23 +111,23 @@ def openapi(version: str) -> dict[str, Any]:
                 }
             },
             "/v1/{task}/estimate": get(
-                "What the counts tell.",
-                _json(anything, "Means, model with intervals, what it cost."),
+                "The estimate from the counts.",
+                _json(anything, "Means, the model with intervals, the privacy cost."),
                 task,
                 newest,
                 window,
                 **{"503": down},
             ),
             "/v1/{task}/counts": get(
-                "Counters, for merging; with the header `Authorization: Bearer` and the operator's secret.",
+                "The counters, for merging; needs the header `Authorization: Bearer` with the operator's secret.",
                 _json(anything, "The counters."),
                 task,
                 newest,
-                **{"403": _error("The secret is missing, or not the operator's."), "503": down},
+                **{"403": _error("The secret is missing or wrong."), "503": down},
             ),
             "/health": get("Whether reports can be counted.", _json(anything, "They can."), **{"503": down}),
             "/metrics": get(
-                "Numbers for the operator.",
+                "Metrics for the operator.",
                 {"description": "Prometheus' text format.", "content": {"text/plain": {"schema": _TEXT}}},
             ),
         },

@@ -1,4 +1,4 @@
-"""Estimates for everybody, in steps: no two that follow each other differ by one report.
+"""Public estimates, published in steps: two successive estimates never differ by a single report.
 
 Proof: ``collect/store/store.proof.md``.
 """
@@ -10,67 +10,68 @@ import time
 from typing import Any
 
 from dperm.collect.description import Collection
-from dperm.collect.service.results import published
-from dperm.collect.store.steps import Published
-from dperm.collect.store.store import Store
+from dperm.collect.service.results import estimate_document
+from dperm.collect.store.steps import PublishedState, Steps
 from dperm.errors import StoreError
 
 __all__ = ["Publisher"]
 
-#: the database is looked at at most once in so many seconds
+#: the database is read at most once in so many seconds
 FRESH_SECONDS = 1.0
+#: estimates of single windows that are kept in memory; one has some kilobytes
+_MOST_WINDOWS = 1000
 
 
-class _View:
-    """What is published of a collection, as it was when somebody looked, with the estimates made from it."""
+class _CachedEstimates:
+    """The estimates of a collection's published state, computed as they are asked for."""
 
-    def __init__(self, state: Published) -> None:
-        self.state, self.snapshot = state, state.shown
+    def __init__(self, state: PublishedState) -> None:
+        self.state, self.snapshot = state, state.visible
         self.live: dict[str, Any] = {"next_at": state.next_at, "windows": self.snapshot.windows}
-        self.looked = 0.0
-        self.texts: dict[int | None, dict[str, Any]] = {}
+        self.read_at = 0.0
+        self.by_window: dict[int | None, dict[str, Any]] = {}
 
 
 class Publisher:
-    """Makes a collection's estimates, those of all its windows from the same moment.
+    """Makes a collection's estimates; those of all its windows come from one moment.
 
     Parameters
     ----------
-    store : Store
-        Where reports are counted, and where it is kept what is published of them.
+    steps : Steps
+        The published states.
 
     Attributes
     ----------
     changes : int
-        How often what is published was found changed: the state before may still be in the database's files.
+        How often a new state was found. The state before it may still be in the database's files.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._views: dict[str, _View] = {}
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._cached: dict[str, _CachedEstimates] = {}
         self.changes = 0
 
     def estimate(self, one: Collection, window: int | None) -> bytes:
         """Return the estimate as JSON; one caller at a time."""
-        view = self._views.get(one.digest)
-        if view is None or time.monotonic() - view.looked >= FRESH_SECONDS:
-            view = self._views[one.digest] = self._look(one, view)
-        if window not in view.texts:
-            if len(view.texts) > 1000:
-                view.texts.clear()
-            view.texts[window] = published(one, view.snapshot.counts(window))
-        return json.dumps({**view.texts[window], **view.live}, allow_nan=False).encode()
+        cached = self._cached.get(one.digest)
+        if cached is None or time.monotonic() - cached.read_at >= FRESH_SECONDS:
+            cached = self._cached[one.digest] = self._refreshed(one, cached)
+        if window not in cached.by_window:
+            if len(cached.by_window) > _MOST_WINDOWS:
+                cached.by_window.clear()
+            cached.by_window[window] = estimate_document(one, cached.snapshot.counts(window))
+        return json.dumps({**cached.by_window[window], **cached.live}, allow_nan=False).encode()
 
-    def _look(self, one: Collection, view: _View | None) -> _View:
-        known = None if view is None else view.state
+    def _refreshed(self, one: Collection, cached: _CachedEstimates | None) -> _CachedEstimates:
+        known = None if cached is None else cached.state
         try:
-            state, reports = self._store.publish(one, known)
+            state, reports = self._steps.publish(one, known)
         except StoreError:
-            # a database that cannot be written has published what it has, and can be read
-            state, found = self._store.look(one, known)
+            # a database that cannot be written may still be readable: show its last state
+            state, found = self._steps.read(one, known)
             reports = found.n
-        if view is None or state.which != view.state.which:
-            view = _View(state)
+        if cached is None or state.identity != cached.state.identity:
+            cached = _CachedEstimates(state)
             self.changes += 1
-        view.live["reports"], view.looked = reports, time.monotonic()
-        return view
+        cached.live["reports"], cached.read_at = reports, time.monotonic()
+        return cached

@@ -1,4 +1,4 @@
-"""What a collector publishes: means with their errors, the model with its intervals, what a person's report cost."""
+"""The published estimate: means with their errors, the model with intervals, and the privacy cost of a report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dperm.collect.description import Collection
 from dperm.errors import TooFewPeople, Unsupported
 from dperm.solvers.local import Counts
 
-__all__ = ["MOST_LISTED", "published"]
+__all__ = ["MOST_LISTED", "estimate_document"]
 
 #: statistics up to which an estimate lists every mean
 MOST_LISTED = 4096
 
 
-def published(collection: Collection, counts: Counts) -> dict[str, Any]:
-    """Return everything that is estimated from counts as plain data for JSON."""
+def estimate_document(collection: Collection, counts: Counts) -> dict[str, Any]:
+    """Return the estimate from counts as plain data for JSON."""
     task = collection.task
     model, reason = None, None
     try:
-        model = collection.fitted.fit(counts)
+        model = collection.estimate_model.fit(counts)
     except TooFewPeople as error:
         error.option = None  # an option of estimators in Python, which a collection does not have
         reason = str(error)
@@ -42,8 +42,8 @@ def published(collection: Collection, counts: Counts) -> dict[str, Any]:
             "unit": "one person, who reports once for this collection",
             "view": "everyone, the collector included",
             "statement": (
-                f"whatever a person's record is, every report is at most e^{task.epsilon:g} times as likely as with "
-                "any other record; reports on the same facts in other collections add their epsilon to this one's."
+                f"for any two records of a person, every report is at most e^{task.epsilon:g} times as likely under "
+                "one as under the other; reports about the same facts in other collections add their epsilon."
             ),
         },
         "poisoning": _poisoning(collection, counts),
@@ -57,7 +57,7 @@ def _statistics(collection: Collection, counts: Counts) -> dict[str, Any]:
         "covariance": "diagonal: every person answers one statistic, so the errors of different means are independent",
     }
     if task.sketch.size > MOST_LISTED:
-        return {**out, "left_out": f"more than {MOST_LISTED} statistics are not listed; the counts have them all"}
+        return {**out, "left_out": f"more than {MOST_LISTED} statistics are not listed; the counts hold all of them"}
     means, variances = task.means(counts)
     asked = counts.n > 0
     return {
@@ -69,7 +69,7 @@ def _statistics(collection: Collection, counts: Counts) -> dict[str, Any]:
 
 
 def _poisoning(collection: Collection, counts: Counts) -> dict[str, Any]:
-    """How far one made-up report can move a mean; privacy makes honest reports weak, and forged ones as strong."""
+    """How far one forged report can move a mean. The noise weakens honest reports, but not forged ones."""
     task = collection.task
     asked = counts.n > 0
     width = np.asarray(task.sketch.high - task.sketch.low)[asked]
@@ -77,7 +77,7 @@ def _poisoning(collection: Collection, counts: Counts) -> dict[str, Any]:
     return {
         "one_fake_moves_a_mean_by_at_most": float(moves.max()) if moves.size else None,
         "statement": (
-            "m made-up reports move the mean of a statistic that n people answered by at most (m / n) times its width "
-            f"times {float(task.bit.decoded[-1]):.4g}; tokens limit m to the tokens that were handed out."
+            "m forged reports move the mean of a statistic that n people answered by at most (m / n) times its width "
+            f"times {float(task.bit.decoded[-1]):.4g}; one-time tokens limit m to the number of tokens issued."
         ),
     }

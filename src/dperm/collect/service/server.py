@@ -1,4 +1,4 @@
-"""One process that serves the collector: bounded connections, no logs about devices, an orderly end."""
+"""Run the collector's service in one process: limited connections, no logs about devices, an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from uvicorn.config import Config
 from dperm.collect.service.service import Service
 from dperm.errors import RunError
 
-__all__ = ["serve"]
+__all__ = ["bounded_protocol", "serve"]
 
 #: connections at once; a device needs one for a few milliseconds
 MOST_CONNECTIONS = 1000
-#: a connection without a whole head of a request so many seconds after it was made, or after the last answer, is closed
+#: a connection that sends no complete request header within this time of its start, or of the last answer, is closed
 IDLE_SECONDS = 10
-#: a request that is still under way after so many seconds more is given up: its device does not take the answer
+#: additional time for a request in progress; then it is given up, because its device does not read the answer
 REQUEST_SECONDS = 60
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 54\r\n"
     b"retry-after: 2\r\naccess-control-allow-origin: *\r\nconnection: close\r\n\r\n"
-    b'{"error":"too many connections: come back in a while"}'
+    b'{"error":"too many connections: try again in a while"}'
 )
 
 
-def _protocol(service: Service, most: int, idle: float, under_way: float) -> type[asyncio.Protocol]:
+def bounded_protocol(service: Service, most: int, idle: float, in_progress: float) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with a limit on connections and on how long one may stay silent."""
     base = Config(app=service, lifespan="off")
     base.load()
@@ -61,11 +61,11 @@ def _protocol(service: Service, most: int, idle: float, under_way: float) -> typ
             self._deadline = asyncio.get_running_loop().call_later(seconds, self._late)
 
         def _late(self) -> None:
-            """Close a connection that has not sent a whole head; bodies have a limit of their own."""
-            waits = self.cycle is not None and not self.cycle.response_complete
-            if waits and not self._overdue:
+            """Close a connection that has not sent a complete header; bodies have a limit of their own."""
+            answering = self.cycle is not None and not self.cycle.response_complete
+            if answering and not self._overdue:
                 self._overdue = True
-                self._wait(under_way)
+                self._wait(in_progress)
             else:
                 self.transport.abort()
 
@@ -103,7 +103,7 @@ def serve(
     idle_seconds: float = IDLE_SECONDS,
     request_seconds: float = REQUEST_SECONDS,
 ) -> None:
-    """Serve until the process is told to stop; then finish what is under way and commit what is waiting.
+    """Serve until a signal to stop; then finish requests in progress and commit the waiting reports.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def serve(
     host, port : str, int
         Where to listen; port 0 takes any free one.
     started : callable, optional
-        Told the port once the service listens.
+        Called with the port once the service listens.
     most_connections, idle_seconds, request_seconds : int, float, float
         Limits of connections.
     """
@@ -127,7 +127,7 @@ def serve(
         raise RunError(f"the collector cannot listen at {host}, port {port} ({reason}).") from None
     config = Config(
         app=service,
-        http=_protocol(service, most_connections, idle_seconds, request_seconds),
+        http=bounded_protocol(service, most_connections, idle_seconds, request_seconds),
         lifespan="on",
         access_log=False,
         log_level="warning",
@@ -139,19 +139,19 @@ def serve(
         timeout_graceful_shutdown=20,
     )
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn hands the signal on when it has ended
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal again after its shutdown
             signal.signal(number, lambda *_: sys.exit(0))
     with listener:
         if started is not None:
             listener.listen(2048)
             started(listener.getsockname()[1])
-        # What is loaded by now stays for good. Python would look through all of it time and again, and every report
-        # would wait meanwhile: up to a tenth of a second. It is not searched here either: a signal to end that comes
-        # during a search may be lost in some object's finalizer.
+        # The objects loaded by now are never freed. Garbage collection would search them again and again, and every
+        # report would wait meanwhile: up to a tenth of a second. No collection runs here either: a signal to stop that
+        # comes during one may be lost in some object's finalizer.
         frozen_by_the_caller = gc.get_freeze_count() > 0
         gc.freeze()
         try:
             uvicorn.Server(config).run(sockets=[listener])
         finally:
-            if not frozen_by_the_caller:  # Python thaws all or nothing
+            if not frozen_by_the_caller:  # gc.unfreeze thaws everything, also what the caller froze
                 gc.unfreeze()

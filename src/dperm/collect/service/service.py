@@ -19,11 +19,11 @@ from starlette.routing import Route
 import dperm
 from dperm.collect.description import Collection
 from dperm.collect.sdk import bundle
+from dperm.collect.service.group_commit import GroupCommit
 from dperm.collect.service.metrics import ServiceMetrics
 from dperm.collect.service.openapi import openapi
 from dperm.collect.service.publishing import Publisher
 from dperm.collect.service.wire import MOST_BYTES, PACKED, Rejected, read_json, read_packed
-from dperm.collect.store.group_commit import GroupCommit
 from dperm.collect.store.store import Store
 from dperm.errors import StoreError
 
@@ -33,7 +33,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-#: a device that takes longer to send its report is cut off
+#: the longest time that a device may take to send its report
 BODY_SECONDS = 10.0
 
 _CORS = [(b"access-control-allow-origin", b"*"), (b"cross-origin-resource-policy", b"cross-origin")]
@@ -64,8 +64,8 @@ class Service:
     clock : callable
         Seconds since 1970.
     counts_secret : str, optional
-        What somebody who asks for the counters must know; without it nobody gets them here. Whoever may read them
-        again and again can tell what single reports say.
+        Gives access to the counters; without it nobody gets them here. A reader who fetches them repeatedly can see
+        what single reports say.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Service:
     ) -> None:
         self.store, self.metrics = store, ServiceMetrics()
         self._key = token_key
-        self.inbox = GroupCommit(store, self.metrics, clock)
+        self.commits = GroupCommit(store, self.metrics, clock)
         self._counts_secret = counts_secret
-        self._publisher = Publisher(store)
+        self._publisher = Publisher(store.steps)
         self._estimating = asyncio.Lock()
         routes = [
             Route("/v1", self._list),
@@ -103,15 +103,15 @@ class Service:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        self.inbox.start()
+        self.commits.start()
         try:
             yield
         finally:
-            await self.inbox.stop()
+            await self.commits.stop()
             self.store.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; the way of a report is short."""
+        """Answer a request; reports take a short path past the framework."""
         if scope["type"] == "http":
             path = scope["path"]
             if path.startswith("/v1/") and path.endswith("/reports") and path.count("/") == 3:
@@ -139,24 +139,24 @@ class Service:
                 body = await _body(headers, receive)
             if self.store.find(name) is None:
                 raise Rejected(404, "there is no such collection.")
-            if self.inbox.full:
-                return 429, _error("too many reports are waiting: send the same report again later."), _LATER
+            if self.commits.full:
+                return 429, _error("too many reports are waiting: send the same report again later."), _RETRY_LATER
             kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
             read = read_packed if kind == PACKED else read_json
-            outcome = await self.inbox.add(read(body, name, self.store.collections, self._key))
+            outcome = await self.commits.add(read(body, name, self.store.collections, self._key))
         except Rejected as error:
             return error.status, _error(str(error)), [_CLOSE] if error.status == 413 else []
         except TimeoutError:
             return 408, _error("the report took too long to arrive."), [_CLOSE]
         except StoreError:
-            return 503, _error(_UNAVAILABLE), _LATER
+            return 503, _error(_UNAVAILABLE), _RETRY_LATER
         status = 409 if outcome.conflicts else 201 if outcome.accepted else 200
         counts = (outcome.accepted, outcome.duplicates, outcome.conflicts)
         return status, b'{"accepted":%d,"duplicates":%d,"conflicts":%d}' % counts, []
 
     # ---------------------------------------------------------------------------------- everything else
     def _find(self, request: Request) -> Collection:
-        version = _whole(request, "version")
+        version = _query_number(request, "version")
         found = self.store.find(request.path_params["task"], version)
         if found is None:
             raise Rejected(404, "there is no such collection.")
@@ -171,9 +171,9 @@ class Service:
                     "title": one.title,
                     "hash": one.digest,
                     "epsilon": one.task.epsilon,
-                    "asks": one.fitted.words(),
-                    "columns": one.fitted.columns,
-                    "target": one.fitted.target,
+                    "asks": one.estimate_model.summary(),
+                    "columns": one.estimate_model.columns,
+                    "target": one.estimate_model.target,
                     "statistics": one.task.sketch.size,
                     "answers": one.task.n_levels,
                     "tokens": one.tokens,
@@ -192,30 +192,30 @@ class Service:
 
     async def _estimate(self, request: Request) -> Response:
         try:
-            one, window = self._find(request), _whole(request, "window")
+            one, window = self._find(request), _query_number(request, "window")
         except Rejected as error:
             return _refused(error)
-        async with self._estimating:  # everybody who asks meanwhile gets the same one
+        async with self._estimating:  # requests that arrive meanwhile get the same estimate
             before = self._publisher.changes
             text = await asyncio.to_thread(self._publisher.estimate, one, window)
             if self._publisher.changes != before:
-                self.inbox.disturb()
+                self.commits.request_tidying()
         return Response(text, media_type="application/json", headers=_OPEN)
 
     async def _counts(self, request: Request) -> Response:
-        """The counters for the operator's other collectors: no other site's page may read them."""
+        """The counters, for the operator's other collectors; no CORS header, so no other site's page reads them."""
         given = request.headers.get("authorization", "").encode()
         if self._counts_secret is None or not hmac.compare_digest(given, f"Bearer {self._counts_secret}".encode()):
-            return _json({"error": "the counters are for the operator, who knows their secret."}, 403, {})
+            return _json({"error": "the counters need the operator's secret."}, 403, {})
         try:
             one = self._find(request)
         except Rejected as error:
             return _json({"error": str(error)}, error.status, {})
-        return _json(await asyncio.to_thread(self.store.export, one), headers={"cache-control": "no-store"})
+        return _json(await asyncio.to_thread(self.store.counters.export, one), headers={"cache-control": "no-store"})
 
     async def _health(self, _: Request) -> Response:
-        await asyncio.to_thread(self.store.refresh)
-        await self.inbox.try_again()
+        await asyncio.to_thread(self.store.registry.refresh)
+        await self.commits.check_recovery()
         return _json({"status": "ok", "collections": len(self.store.collections), "version": dperm.__version__})
 
     async def _page(self, request: Request) -> Response:
@@ -225,12 +225,12 @@ class Service:
 
 
 _FILES = {"page.css": "text/css", "index.js": "text/javascript", "task.js": "text/javascript"}
-_LATER = [(b"retry-after", b"2")]
+_RETRY_LATER = [(b"retry-after", b"2")]
 _CLOSE = (b"connection", b"close")
 _UNAVAILABLE = "the database cannot be used now: send the same report again later."
 
 
-def _whole(request: Request, name: str) -> int | None:
+def _query_number(request: Request, name: str) -> int | None:
     given = request.query_params.getlist(name)
     if not given:
         return None
@@ -242,7 +242,7 @@ def _whole(request: Request, name: str) -> int | None:
 
 async def _body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
     if int(headers.get(b"content-length", b"0")) > MOST_BYTES:
-        raise Rejected(413, f"a body may have {MOST_BYTES} bytes: send reports in parts.")
+        raise Rejected(413, f"a body may have at most {MOST_BYTES} bytes: send the reports in parts.")
     parts, size = [], 0
     while True:
         message = await receive()
@@ -251,7 +251,7 @@ async def _body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
         part = message.get("body", b"")
         size += len(part)
         if size > MOST_BYTES:
-            raise Rejected(413, f"a body may have {MOST_BYTES} bytes: send reports in parts.")
+            raise Rejected(413, f"a body may have at most {MOST_BYTES} bytes: send the reports in parts.")
         parts.append(part)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -280,7 +280,7 @@ def _not_found(_: Request, __: Exception) -> Response:
 
 
 def _not_allowed(_: Request, error: Any) -> Response:
-    answer = _json({"error": "this address does not take that method."}, 405)
+    answer = _json({"error": "this address does not support that method."}, 405)
     answer.headers.update(error.headers or {})
     return answer
 

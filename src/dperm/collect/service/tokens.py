@@ -1,7 +1,8 @@
-"""One-time tokens: an application's own server decides who may report, the collector only checks.
+"""One-time tokens: an application's own server decides who may report, and the collector checks.
 
-A token is an id, spent with the report like any other, and a code that only a holder of the key can make. Whoever
-mints tokens knows which id they gave to whom; a report is no less private for it, because nobody is trusted.
+A token is an id, spent with the report like any other id, and a code that only a holder of the key can make. The server
+that mints tokens knows which id it gave to whom. A report is no less private for that, because the local model trusts
+nobody.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def mint(key: bytes, digest: str) -> str:
 
 
 def valid(key: bytes, digest: str, id16: bytes, given: bytes) -> bool:
-    """Say whether a code belongs to an id, in a time that tells nothing of it."""
+    """Whether a code belongs to an id; the time it takes reveals nothing about the code."""
     return hmac.compare_digest(code(key, digest, id16), given)
 
 
@@ -45,14 +46,14 @@ def read_key(path: str | os.PathLike[str], *, create: bool = False) -> bytes:
                 file.write(secrets.token_bytes(_LEAST_KEY))
         key = where.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"the key of tokens {str(where)!r} cannot be read: {error.strerror}.") from None
+        raise InvalidInput(f"the token key {str(where)!r} cannot be read: {error.strerror}.") from None
     if len(key) < _LEAST_KEY:
-        raise InvalidInput(f"the key of tokens {str(where)!r} is shorter than {_LEAST_KEY} bytes: make another one.")
+        raise InvalidInput(f"the token key {str(where)!r} is shorter than {_LEAST_KEY} bytes: make another one.")
     return key
 
 
 def read_secret(path: str | os.PathLike[str], *, create: bool = False) -> str:
-    """Read what opens the counters, 32 letters and digits or more; ``create`` makes it for its owner's eyes only."""
+    """Read the counters' secret, 32 letters and digits or more; ``create`` makes one that only its owner can read."""
     where = Path(path)
     try:
         if create and not where.exists():
@@ -60,7 +61,7 @@ def read_secret(path: str | os.PathLike[str], *, create: bool = False) -> str:
                 file.write(secrets.token_hex(_LEAST_KEY) + "\n")
         secret = where.read_bytes().strip()
     except OSError as error:
-        raise InvalidInput(f"the secret of the counters {str(where)!r} cannot be read: {error.strerror}.") from None
+        raise InvalidInput(f"the counters' secret {str(where)!r} cannot be read: {error.strerror}.") from None
     if len(secret) < _LEAST_KEY or not secret.isalnum():
-        raise InvalidInput(f"the secret of the counters {str(where)!r} needs {_LEAST_KEY} letters and digits or more.")
+        raise InvalidInput(f"the counters' secret {str(where)!r} must have {_LEAST_KEY} letters and digits or more.")
     return secret.decode("ascii")

@@ -1,4 +1,4 @@
-"""What devices send, as bytes: JSON with one or many reports, or packed ones. Nothing else in a body is accepted."""
+"""Read the reports that devices send: JSON with one or many reports, or packed ones. No other body is accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dperm.collect.description import Collection
 from dperm.collect.service.tokens import CODE_BYTES, valid
 from dperm.collect.store.store import Entry
 
-__all__ = ["MOST_BYTES", "MOST_REPORTS", "PACKED", "Rejected", "packed", "read_json", "read_packed"]
+__all__ = ["MOST_BYTES", "MOST_REPORTS", "PACKED", "Rejected", "pack", "read_json", "read_packed"]
 
 #: content type of packed reports: the task's hash (32 bytes), then 21 bytes per report: id, j and b, little-endian;
 #: with tokens 37, the token's code last
@@ -28,7 +28,7 @@ _HEX32, _HEX64 = re.compile(r"[0-9a-f]{32}\Z"), re.compile(r"[0-9a-f]{64}\Z")
 
 
 class Rejected(Exception):
-    """A body that is refused: a status of HTTP and one sentence."""
+    """A refused body: an HTTP status and one sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -48,9 +48,9 @@ def read_json(body: bytes, name: str, known: Mapping[str, Collection], key: byte
     if reports is None:
         reports = [given]
     elif len(given) != 1 or not isinstance(reports, list) or not reports:
-        raise Rejected(400, "reports must be a list with at least one report, and nothing may stand beside it.")
+        raise Rejected(400, "reports must be a list of at least one report, with nothing else beside it but the task.")
     elif len(reports) > MOST_REPORTS:
-        raise Rejected(413, f"one request may hold {MOST_REPORTS} reports: send them in parts.")
+        raise Rejected(413, f"one request may hold at most {MOST_REPORTS} reports: send them in parts.")
     fields = _KEYS | {"token"} if collection.tokens else _KEYS
     size, levels, digest = collection.task.sketch.size, collection.task.n_levels, collection.digest
     keys, secrets, cells = [], [], []
@@ -60,7 +60,7 @@ def read_json(body: bytes, name: str, known: Mapping[str, Collection], key: byte
         id16 = _bytes16(one["id"], "id")
         j, b = one["j"], one["b"]
         if type(j) is not int or type(b) is not int:
-            j, b = _whole(j), _whole(b)
+            j, b = _as_whole(j), _as_whole(b)
         if type(j) is not int or not 0 <= j < size or type(b) is not int or not 0 <= b < levels:
             raise Rejected(400, f"j must be a whole number from 0 to {size - 1}, and b one from 0 to {levels - 1}.")
         if collection.tokens:
@@ -77,9 +77,9 @@ def read_packed(body: bytes, name: str, known: Mapping[str, Collection], key: by
     kind = _WITH_CODE if collection.tokens else _PLAIN
     n, rest = divmod(len(body) - 32, kind.itemsize)
     if n < 1 or rest:
-        raise Rejected(400, f"packed reports are 32 bytes and then {kind.itemsize} for every report.")
+        raise Rejected(400, f"packed reports are 32 bytes and then {kind.itemsize} bytes for every report.")
     if n > MOST_REPORTS:
-        raise Rejected(413, f"one request may hold {MOST_REPORTS} reports: send them in parts.")
+        raise Rejected(413, f"one request may hold at most {MOST_REPORTS} reports: send them in parts.")
     rows = np.frombuffer(body, kind, offset=32)
     size, levels = collection.task.sketch.size, collection.task.n_levels
     if int(rows["j"].max()) >= size or int(rows["b"].max()) >= levels:
@@ -92,7 +92,7 @@ def read_packed(body: bytes, name: str, known: Mapping[str, Collection], key: by
     return Entry(collection.digest, rows["key"].astype(np.int64), rows["secret"].astype(np.uint64), cells)
 
 
-def packed(digest: str, ids: bytes, j: Any, b: Any) -> bytes:
+def pack(digest: str, ids: bytes, j: Any, b: Any) -> bytes:
     """Pack reports without tokens: ``ids`` holds 16 bytes for each."""
     rows = np.empty(len(ids) // 16, _PLAIN)
     halves = np.frombuffer(ids, [("key", "<i8"), ("secret", "<u8")])
@@ -107,14 +107,14 @@ def _collection(digest: Any, name: str, known: Mapping[str, Collection]) -> Coll
     return found
 
 
-def _whole(value: Any) -> Any:
-    """JSON knows one kind of number: 5.0 is the whole number 5."""
+def _as_whole(value: Any) -> Any:
+    """JSON has one type of number: 5.0 is the whole number 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _bytes16(text: Any, what: str) -> bytes:
     if not isinstance(text, str) or not _HEX32.match(text):
-        raise Rejected(400, f"{what} must be 32 hexadecimal digits in small letters.")
+        raise Rejected(400, f"{what} must be 32 lower-case hexadecimal digits.")
     return bytes.fromhex(text)
 
 

@@ -1,105 +1,131 @@
-"""What a collector needs of a database: transactions, statements, one sentence for every failure."""
+"""What a collector needs from a database: transactions, statements, spent ids, and one sentence for every failure."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
-from dperm.collect.description import Collection
 from dperm.errors import StoreError
 from dperm.types import IntArray
 
-__all__ = ["Database", "IntArray", "StoreConflict", "explained"]
+__all__ = ["Database", "SpentIds", "StoreConflict"]
 
 T = TypeVar("T")
 
-_MOST_CHANGES = 20
+#: attempts at a transaction that other writers keep overtaking; each attempt waits for their locks first
+_MOST_ATTEMPTS = 20
 
 
 class StoreConflict(StoreError):
-    """Another writer came first; nothing was written."""
+    """Another writer was faster; nothing was written."""
+
+
+class SpentIds(ABC):
+    """The ids of counted reports, in tables of their own for every collection."""
+
+    @abstractmethod
+    def make_tables(self, connection: Any, number: int) -> None:
+        """Make the tables for the collection with this number."""
+
+    @abstractmethod
+    def find(self, connection: Any, number: int, keys: IntArray) -> list[tuple[int, int]]:
+        """Return those of the keys that are spent, with their marks."""
+
+    @abstractmethod
+    def add(self, connection: Any, number: int, keys: IntArray, marks: IntArray) -> None:
+        """Add keys with their marks; the keys are sorted and none of them is spent."""
 
 
 class Database(ABC):
-    """A database of a collector; SQLite and PostgreSQL fill in the rest.
+    """A database of a collector. SQLite and PostgreSQL implement it.
+
+    Statements are the same for both, with ``?`` in place of values. What differs is named by the attributes below.
 
     Attributes
     ----------
-    shown : str
-        The address without passwords.
+    address : str
+        Where the database is, without passwords.
+    tables : mapping
+        Columns of every table that all collections share, by its name.
+    spent_ids : SpentIds
+        The ids of counted reports.
+    row_lock : str
+        Ending of a query that locks the rows it reads; empty where a transaction excludes other writers anyway.
+    is_listed : str
+        Condition that a column is one of the numbers in :meth:`list_value`.
     """
 
-    shown: str
-    #: makes a query lock the rows that it reads, where a database has several writers at once
-    _locking = ""
-    #: condition that a number is one of ``_several`` numbers, which are one value however many they are
-    _among: str
+    address: str
+    tables: ClassVar[Mapping[str, str]]
+    spent_ids: SpentIds
+    row_lock: ClassVar[str]
+    is_listed: ClassVar[str]
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._numbers: dict[str, int] = {}
-        self._known: dict[str, Collection] = {}
+        #: held during every writing transaction: all of them use one connection
+        self.lock = threading.Lock()
 
     @abstractmethod
-    def _writing(self) -> AbstractContextManager[Any]:
-        """A durable transaction; raises :class:`StoreConflict` if another writer came first."""
+    def writing(self) -> AbstractContextManager[Any]:
+        """A connection in a durable transaction; raises :class:`StoreConflict` if another writer was faster."""
 
     @abstractmethod
-    def _reading(self) -> AbstractContextManager[Any]:
-        """A snapshot for reading."""
+    def reading(self) -> AbstractContextManager[Any]:
+        """A connection of its own that sees one state of the database."""
+
+    def write(self, change: Callable[[Any], T]) -> T:
+        """Run ``change`` with a connection in a durable transaction, again if another writer was faster."""
+        for _ in range(_MOST_ATTEMPTS):
+            try:
+                with self.lock, self.writing() as connection:
+                    return change(connection)
+            except StoreConflict:
+                continue
+        raise StoreError(f"{self.address} was too busy: nothing was written, try again.")
 
     @abstractmethod
-    def _rows(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement with ``?`` for values and return its rows."""
+    def rows(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
 
     @abstractmethod
-    def _many(self, connection: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    def many(self, connection: Any, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run one statement for many rows."""
 
     @abstractmethod
-    def _several(self, numbers: list[int]) -> Any:
-        """Return numbers as one value of a statement, for ``_among``."""
+    def list_value(self, numbers: list[int]) -> Any:
+        """Return numbers as one value of a statement, for :attr:`is_listed`: databases limit how many values it has."""
 
-    def _hurry(self, connection: Any) -> None:  # noqa: B027
-        """From now on in this transaction, a lock that another service holds for long is a :class:`StoreConflict`."""
+    @abstractmethod
+    def has_table(self, connection: Any, name: str) -> bool:
+        """Whether there is a table of this name."""
 
-    def _alone(self, connection: Any) -> None:  # noqa: B027
-        """From now on in this transaction nobody else writes counters or steps, and all that they wrote is seen."""
+    @abstractmethod
+    def limit_lock_wait(self, connection: Any) -> None:
+        """From now on in this transaction, waiting long for another service's lock is a :class:`StoreConflict`."""
+
+    @abstractmethod
+    def exclude_writers(self, connection: Any) -> None:
+        """From now on in this transaction nobody else writes counters or steps, and all that they wrote is visible."""
 
     @abstractmethod
     def tidy(self) -> bool:
-        """Drop what a database keeps of past transactions; called when no reports are waiting.
+        """Remove the traces of past transactions; called when no reports are waiting.
 
-        Returns False where somebody was in the way, and it must be tried again.
+        Returns False if another user of the database prevented it, and it must be tried again.
         """
 
     @abstractmethod
+    def check_copy(self, target: Path) -> None:
+        """Raise if no copy can be written to ``target``."""
+
+    @abstractmethod
+    def copy_to(self, target: Path, finish: Callable[[Path], None]) -> None:
+        """Write a consistent copy; ``finish`` changes it before it appears at ``target``."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Let go of the database."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _write(self, use: Callable[[Any], T]) -> T:
-        for _ in range(_MOST_CHANGES):
-            try:
-                with self._lock, self._writing() as connection:
-                    return use(connection)
-            except StoreConflict:
-                continue
-        raise StoreError(f"{self.shown} was too busy: nothing was written, try again.")
-
-
-@contextmanager
-def explained(say: Callable[[Exception], StoreError], *kinds: type[Exception]) -> Iterator[None]:
-    """Turn a database's errors into one sentence."""
-    try:
-        yield
-    except kinds as error:
-        raise say(error) from None
+        """Close all connections."""

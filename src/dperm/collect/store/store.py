@@ -1,34 +1,39 @@
-"""Where a collector keeps what it counted: counters, and which ids are spent. Proof: ``store.proof.md``.
+"""The collector's store: counts every report once and remembers which ids are spent. Proof: ``store.proof.md``.
 
-A report is folded into its counter in the transaction that spends its id, so no report counts twice and none that was
-acknowledged is lost. Of a 16-byte id the first half is kept, with a mark of 16 bits made from the report and the other
-half: the mark tells a repeated report from a changed one, but nothing of the report to whoever reads the database.
+The transaction that spends a report's id also adds to its counter, so no report counts twice and no acknowledged one is
+lost. Of a 16-byte id the store keeps the first half, with a mark of 16 bits made from the report and the other half.
+The mark distinguishes a repeated report from a changed one, and reveals nothing about the report to a reader of the
+database.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dperm.collect.description import Collection
-from dperm.collect.store.database import IntArray
+from dperm.collect.store.counters import Counters
+from dperm.collect.store.database import Database, StoreConflict
+from dperm.collect.store.registry import Registry
 from dperm.collect.store.steps import Steps
-from dperm.errors import InvalidInput
-from dperm.types import BoolArray
+from dperm.errors import StoreError
+from dperm.solvers.local import Counts
+from dperm.types import BoolArray, IntArray
 
 __all__ = ["Entry", "Outcome", "Store", "marks", "open_store"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Reports of one request for one collection: halves of their ids, and the counters they belong to."""
+    """Reports of one request for one collection: the halves of their ids, and the counters they belong to."""
 
     digest: str
     keys: Sequence[int] | IntArray
@@ -38,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an entry: counted now, known already, or known with another content."""
+    """How many reports of an entry were counted, were counted before, or conflict with another use of their id."""
 
     accepted: int
     duplicates: int
@@ -46,147 +51,189 @@ class Outcome:
 
 
 def marks(halves: NDArray[np.uint64], cells: IntArray) -> IntArray:
-    """Return 16 bits per report; for a uniform half of an id their law is uniform whatever the report is."""
+    """Return 16 bits per report; for a uniform half of an id they are uniform, whatever the report is."""
     odd = 2 * cells.astype(np.uint64) + np.uint64(1)
     return ((halves * odd) >> np.uint64(48)).astype(np.int64)
 
 
-class Store(Steps):
-    """A collector's database: its collections, their counters, what is published of them, and which ids are spent."""
+class Store:
+    """A collector's database and what it keeps: collections, counters, published states, spent ids.
 
-    @abstractmethod
-    def _spent(self, connection: Any, number: int, keys: IntArray) -> list[tuple[int, int]]:
-        """Return those of the keys that are spent, with their marks."""
+    Parameters
+    ----------
+    database : Database
+        The database; the store closes it.
+    create : bool
+        Whether the store is going to write: then a database that cannot be written is refused.
 
-    @abstractmethod
-    def _spend(self, connection: Any, number: int, keys: IntArray, marks: IntArray) -> None:
-        """Spend keys, sorted, none of them spent."""
+    Attributes
+    ----------
+    database : Database
+        Transactions and statements.
+    registry : Registry
+        The collections.
+    counters : Counters
+        What was counted, by this collector and by others.
+    steps : Steps
+        What is published of it.
+    """
 
-    @abstractmethod
-    def _has_table(self, connection: Any, name: str) -> bool:
-        """Whether there is a table of this name."""
+    def __init__(self, database: Database, *, create: bool = False) -> None:
+        self.database = database
+        self.registry = Registry(database)
+        self.counters = Counters(database, self.registry)
+        self.steps = Steps(database, self.registry, self.counters)
+        try:
+            self._prepare(create=create)
+        except BaseException:
+            self.close()
+            raise
 
-    @abstractmethod
-    def _make_spent_table(self, connection: Any, number: int) -> None:
-        """Make the tables of one collection's spent ids."""
-
-    @abstractmethod
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a consistent copy while the collector runs."""
-
-    # ---------------------------------------------------------------------------------- collections
-    def _start(self, tables: Mapping[str, str], *, create: bool) -> None:
-        named = "SELECT value FROM dperm_about WHERE name = 'collector'"
+    def _prepare(self, *, create: bool) -> None:
+        database = self.database
+        name = "SELECT value FROM dperm_about WHERE name = 'collector'"
 
         def make(connection: Any) -> None:
-            for name, columns in tables.items():
-                self._rows(connection, f"CREATE TABLE IF NOT EXISTS {name} {columns}")
-            if not self._rows(connection, named):
+            for table, columns in database.tables.items():
+                database.rows(connection, f"CREATE TABLE IF NOT EXISTS {table} {columns}")
+            if not database.rows(connection, name):
                 made = (secrets.token_hex(8),)
-                self._rows(connection, "INSERT INTO dperm_about (name, value) VALUES ('collector', ?)", made)
+                database.rows(connection, "INSERT INTO dperm_about (name, value) VALUES ('collector', ?)", made)
 
-        # a database that can only be read, such as a replica, can be looked at; whoever would make it wants to write
-        with self._reading() as connection:
-            complete = all(self._has_table(connection, name) for name in tables) and self._rows(connection, named)
+        # a complete database is not written to: a read-only one, such as a replica, can be opened
+        with database.reading() as connection:
+            complete = all(database.has_table(connection, table) for table in database.tables)
+            complete = complete and bool(database.rows(connection, name))
         if create or not complete:
-            self._write(make)
-        self.refresh()
+            database.write(make)
+        self.registry.refresh()
 
-    def refresh(self) -> None:
-        """Learn of collections that another process registered."""
-        with self._reading() as connection:
-            rows = self._rows(connection, "SELECT number, digest, document FROM dperm_tasks ORDER BY number")
-        for number, digest, document in rows:
-            if digest not in self._numbers:
-                self._known[digest] = Collection.parse(document)
-                self._numbers[digest] = number
+    def __enter__(self) -> Self:
+        return self
 
-    def register(self, collection: Collection) -> None:
-        """Take a collection's reports from now on; a description once registered never changes."""
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-        def make(connection: Any) -> None:
-            where = (collection.name, collection.version)
-            found = self._rows(connection, "SELECT digest FROM dperm_tasks WHERE name = ? AND version = ?", where)
-            if found and found[0][0] != collection.digest:
-                raise InvalidInput(
-                    f"version {collection.version} of {collection.name!r} has another description in {self.shown}, and "
-                    "those are immutable: give the new one the next version."
-                )
-            if found:
-                return
-            number = self._rows(connection, "SELECT COALESCE(MAX(number), 0) + 1 FROM dperm_tasks")[0][0]
-            self._rows(
-                connection,
-                "INSERT INTO dperm_tasks (number, digest, name, version, document) VALUES (?, ?, ?, ?, ?)",
-                (number, collection.digest, *where, collection.text),
-            )
-            self._make_spent_table(connection, number)
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
 
-        self._write(make)
-        self.refresh()
-
+    # ---------------------------------------------------------------------------------- what most callers need
     @property
     def collections(self) -> Mapping[str, Collection]:
         """All collections by their digest."""
-        return self._known
+        return self.registry.collections
+
+    def register(self, collection: Collection) -> None:
+        """Accept a collection's reports from now on; a registered description never changes."""
+        self.registry.register(collection)
 
     def find(self, name: str, version: int | None = None) -> Collection | None:
         """Return a collection by its name, the newest version unless one is given."""
-        found = [one for one in self._known.values() if one.name == name and version in (None, one.version)]
-        return max(found, key=lambda one: one.version, default=None)
+        return self.registry.find(name, version)
+
+    def counts(self, collection: Collection, window: int | None = None) -> Counts:
+        """Return the counts of all windows, or of one, merged ones included."""
+        return self.counters.counts(collection, window)
+
+    def probe(self) -> None:
+        """Raise if reports could not be counted now."""
+        self.counters.probe()
+
+    def tidy(self) -> bool:
+        """Remove the traces of past transactions; False if it must be tried again."""
+        return self.database.tidy()
 
     # ---------------------------------------------------------------------------------- reports
     def add(self, entries: Sequence[Entry], moment: float) -> list[Outcome]:
-        """Count reports that are not counted yet, all or none, and say what became of each entry.
+        """Count reports that are not counted yet, all or none, and return the outcome of each entry.
 
         The change is on disk when this returns. ``moment`` decides the counting window and is not kept.
         """
 
-        def fold(connection: Any) -> list[Outcome]:
+        def count(connection: Any) -> list[Outcome]:
             out: list[Outcome | None] = [None] * len(entries)
             by_task: dict[str, list[int]] = {}
             for place, entry in enumerate(entries):
                 by_task.setdefault(entry.digest, []).append(place)
-            for digest in sorted(by_task, key=self._numbers.__getitem__):
-                places = by_task[digest]
-                for place, outcome in zip(
-                    places, self._fold(connection, digest, [entries[k] for k in places], moment), strict=True
-                ):
+            for digest in sorted(by_task, key=self.registry.numbers.__getitem__):
+                places, one = by_task[digest], self.collections[digest]
+                outcomes = self._count(connection, one, [entries[k] for k in places], moment)
+                for place, outcome in zip(places, outcomes, strict=True):
                     out[place] = outcome
-            return out  # type: ignore[return-value]
+            return out  # type: ignore[return-value]  # every place belongs to one collection
 
-        return self._write(fold)
+        return self.database.write(count)
 
-    def _fold(self, connection: Any, digest: str, entries: Sequence[Entry], moment: float) -> list[Outcome]:
+    def _count(self, connection: Any, one: Collection, entries: Sequence[Entry], moment: float) -> list[Outcome]:
+        number, spent_ids = self.registry.number(one), self.database.spent_ids
         sizes = np.array([len(entry.keys) for entry in entries])
         owner = np.repeat(np.arange(len(entries)), sizes)
         keys = _joined([entry.keys for entry in entries], np.int64)
         cells = _joined([entry.cells for entry in entries], np.int64)
-        found_marks = marks(_joined([entry.secrets for entry in entries], np.uint64), cells)
-        number = self._numbers[digest]
+        given_marks = marks(_joined([entry.secrets for entry in entries], np.uint64), cells)
         order = np.argsort(keys, kind="stable")
-        keys, cells, found_marks, owner = keys[order], cells[order], found_marks[order], owner[order]
-        # the first of equal ids stands for all of them
+        keys, cells, given_marks, owner = keys[order], cells[order], given_marks[order], owner[order]
+        # of equal ids, the first one is counted and the others are compared with it
         unique, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        reference = found_marks[first]
+        reference = given_marks[first]
         fresh = np.ones(len(unique), np.bool_)
-        spent = self._spent(connection, number, unique)
+        spent = spent_ids.find(connection, number, unique)
         if spent:
             at = np.searchsorted(unique, [key for key, _ in spent])
             fresh[at] = False
             reference[at] = [mark for _, mark in spent]
         counted = np.zeros(len(keys), np.bool_)
         counted[first[fresh]] = True
-        conflict = found_marks != reference[which]
+        conflict = given_marks != reference[which]
         if fresh.any():
-            self._spend(connection, number, unique[fresh], reference[fresh])
-            self._count(connection, digest, self._known[digest].window_at(moment), cells[counted])
+            spent_ids.add(connection, number, unique[fresh], reference[fresh])
+            self.counters.add(connection, one, one.window_at(moment), cells[counted])
 
         def per_entry(chosen: BoolArray) -> list[int]:
             return [int(n) for n in np.bincount(owner[chosen], minlength=len(entries))]
 
         columns = per_entry(counted), per_entry(~counted & ~conflict), per_entry(conflict)
         return [Outcome(*row) for row in zip(*columns, strict=True)]
+
+    # ---------------------------------------------------------------------------------- copies
+    def mark_as_copy(self) -> None:
+        """Count under a new name from now on, and publish only steps of reports that are counted from now on.
+
+        For copies: the original goes on counting under its name, and publishes steps that a copy does not know.
+        """
+        database = self.database
+
+        def mark(connection: Any) -> None:
+            database.exclude_writers(connection)  # a step or report between reading and writing would be lost
+            tasks = {number for (number,) in database.rows(connection, "SELECT number FROM dperm_tasks")}
+            if tasks != set(self.registry.numbers.values()):  # its counts are not known here, and would be lost
+                raise StoreError(
+                    f"a collection was added to {database.address} meanwhile: nothing was written, try again."
+                )
+            for one in self.collections.values():
+                before = self.steps.state(connection, one)
+                after = before.for_copy(self.counters.snapshot(connection, one))
+                if not self.steps.replace(connection, before.identity, after, after.changed_rows(before)):
+                    raise StoreConflict("a step was taken meanwhile: nothing was written, try again.")
+            self.counters.rename(connection)
+
+        database.write(mark)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a consistent copy while the collector runs; it counts and publishes on its own."""
+        target = Path(path)
+        self.database.check_copy(target)
+        for one in list(self.collections.values()):
+            with suppress(StoreError):  # reports that are not published yet lose their window in the copy
+                self.steps.publish(one)
+        self.database.copy_to(target, _mark_file_as_copy)
+
+
+def _mark_file_as_copy(path: Path) -> None:
+    """Mark the copy before it has its final name: no file of that name counts and publishes as the original does."""
+    with open_store(path) as copy:
+        copy.mark_as_copy()
 
 
 def _joined(parts: Sequence[Any], kind: Any) -> NDArray[Any]:
@@ -204,13 +251,13 @@ def open_store(address: str | os.PathLike[str], *, create: bool = False) -> Stor
     address : str or path
         Where the database is.
     create : bool
-        Whether to make it if it is not there.
+        Whether to make it if it does not exist.
     """
     text = os.fspath(address)
     if text.startswith(("postgresql://", "postgres://")):
-        from dperm.collect.store.postgres import PostgresStore
+        from dperm.collect.store.postgres import PostgresDatabase
 
-        return PostgresStore(text, create=create)
-    from dperm.collect.store.sqlite import SqliteStore
+        return Store(PostgresDatabase(text, create=create), create=create)
+    from dperm.collect.store.sqlite import SqliteDatabase
 
-    return SqliteStore(text, create=create)
+    return Store(SqliteDatabase(text, create=create), create=create)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dperm.cli.main import cli, main
-from dperm.collect.estimate import _answer
+from dperm.collect.estimate import interval_answer
 from dperm.collect.store import store
 from dperm.errors import InvalidInput, RunError
 from dperm.estimators.local.queries import QueryAnswer
@@ -58,7 +58,7 @@ def test_from_a_description_to_an_estimate(run: Any) -> None:
     assert json.loads(run("estimate", "speed", "--database", "copy.db", "--json"))["n"] == 105_000
 
 
-def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
+def test_an_estimate_states_that_it_is_shrunk(run: Any) -> None:
     """The unshrunk value is in the middle of the interval; the estimate need not be inside."""
     run("init", "speed.json", *SPEED)
     run("init", "k.json", "--name", "kinds", "--column", "age:0:100", "--classes", "a,b,c", "--epsilon", "4")
@@ -70,18 +70,18 @@ def test_a_shrunk_estimate_is_said_to_be_shrunk(run: Any) -> None:
         np.testing.assert_allclose(middle, ends.mean(axis=-1))
         assert middle.shape == ends.shape[:-1]
         assert "shrunk towards 0" in model["shrinkage"]
-        assert "a single number of it may grow" in model["shrinkage"]
+        assert "a single one may grow" in model["shrinkage"]
         text = run("estimate", name)
-        assert "the estimate is shrunk towards 0" in " ".join(text.split())
+        assert "the estimates are shrunk towards 0" in " ".join(text.split())
         assert "unshrunk" in text
         assert all(f"{value:.4g}" in text for value in middle.ravel())
     assert np.abs(model["kept"]).max() < 1.0
 
 
 def test_an_interval_stays_in_its_range_and_in_order() -> None:
-    """An answer far below its range, as noise makes it with few people, has both ends at the end of the range."""
+    """With few people, noise may put an answer far below its range: both ends are then at the end of the range."""
     for value, expected in ((-0.5, [0.0, 0.0]), (1.5, [1.0, 1.0]), (0.5, [0.4, 0.6])):
-        made = _answer(QueryAnswer(value, 0.0, 0.1), 0.0, 1.0)
+        made = interval_answer(QueryAnswer(value, 0.0, 0.1), 0.0, 1.0)
         assert made["interval"] == pytest.approx(expected)
         assert made["interval"][0] <= made["value"] <= made["interval"][1]
 
@@ -142,7 +142,7 @@ def test_columns_of_a_schema(run: Any, tmp_path: Path) -> None:
     assert made["columns"] == ["age", "town=a", "town=b", "town=c"]
     assert made["record"]["classes"] == [False, True]
     run("simulate", "x.json", "--people", "100")
-    assert "no estimate yet" in run("estimate", "ill")
+    assert "No estimate yet" in run("estimate", "ill")
 
 
 def test_tokens(run: Any, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
     assert (tmp_path / "key").stat().st_mode & 0o077 == 0
     with pytest.raises(InvalidInput, match="--token-key"):
         run("serve", "speed.json")
-    with pytest.raises(InvalidInput, match="rehearsed"):
+    with pytest.raises(InvalidInput, match="cannot be simulated"):
         run("simulate", "speed.json")
     (tmp_path / "short").write_bytes(b"x")
     with pytest.raises(InvalidInput, match="shorter than 32"):
@@ -163,7 +163,7 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["init", "x.json", "--name", "X!", "--column", "a:0:1", "--classes", "0,1"], "small letters"),
+        (["init", "x.json", "--name", "X!", "--column", "a:0:1", "--classes", "0,1"], "lower-case letters"),
         (["init", "x.json", "--name", "x"], "--schema or with --column"),
         (["init", "x.json", "--name", "x", "--column", "a:0", "--classes", "0,1"], "NAME:LOW:HIGH"),
         (["init", "x.json", "--name", "x", "--column", "a:0:1"], "needs --classes"),
@@ -193,19 +193,19 @@ def test_tokens(run: Any, tmp_path: Path) -> None:
         (["init", "x.json", "--name", "x", "--model", "smooth", "--column", "a:0:1", "--column", "a:0:1"], "different"),
         (
             ["init", "x.json", "--name", "x", "--model", "marginals", "--column", "a", "--levels", "4"],
-            "--levels means nothing",
+            "does not use --levels",
         ),
         (
             ["init", "x.json", "--name", "x", "--model", "marginals", "--column", "a", "--schema", "no.toml"],
-            "--schema means",
+            "does not use --schema",
         ),
         (
             ["init", "x.json", "--name", "x", "--model", "smooth", "--column", "a:0:1", "--classes", "u,v"],
-            "--classes means",
+            "does not use --classes",
         ),
         (
             ["init", "x.json", "--name", "x", "--column", "a:0:1", "--classes", "u,v", "--target", "0:1"],
-            "--target means",
+            "does not use --target",
         ),
         (["init", "x.json", "--name", "x", "--schema", "no.toml", "--classes", "u,v"], "leave out --classes"),
         (["serve"], "no collection to serve"),
@@ -235,7 +235,7 @@ def test_numbers_outside_their_range(run: Any, arguments: list[str]) -> None:
         run(*arguments)
 
 
-def test_a_copy_that_was_put_in_place_counts_under_a_new_name(run: Any, tmp_path: Path) -> None:
+def test_a_restored_copy_counts_under_a_new_name(run: Any, tmp_path: Path) -> None:
     run("init", "speed.json", *SPEED)
     run("simulate", "speed.json", "--people", "1000")
     (tmp_path / "copy.db").write_bytes((tmp_path / "collect.db").read_bytes())
@@ -249,14 +249,14 @@ def test_a_copy_that_was_put_in_place_counts_under_a_new_name(run: Any, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["serve", "speed.json"], "dperm: interrupted before the collector listened; no report was taken.\n"),
-        (["simulate", "speed.json"], "dperm: interrupted; what was written before stays.\n"),
+        (["serve", "speed.json"], "dperm: interrupted before the collector started; no report was accepted.\n"),
+        (["simulate", "speed.json"], "dperm: interrupted; what was written before remains.\n"),
     ],
 )
-def test_ctrl_c_says_nothing_of_budgets(
+def test_ctrl_c_does_not_mention_budgets(
     run: Any, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A collector has no ledger; whoever counts or is about to listen says what became of the reports."""
+    """A collector has no ledger; the message says what happened to the reports."""
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -293,7 +293,7 @@ def test_a_wrong_address_names_the_right_form(run: Any, url: str) -> None:
         run("estimate", "speed", "--url", "http://127.0.0.1:8000/v1/speed")
 
 
-def test_too_few_people_are_said_so(run: Any) -> None:
+def test_too_few_people_are_reported(run: Any) -> None:
     about = json.loads(run("init", "speed.json", *SPEED, "--people", "50", "--json"))
     assert about["enough"] is False
     assert about["people_needed"] > 50

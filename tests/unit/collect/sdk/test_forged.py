@@ -1,4 +1,4 @@
-"""Forged descriptions: neither client pays more than it checked, and no record decides whether there is a report."""
+"""Forged descriptions: no client spends more epsilon than it checked, and no record prevents a report."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from programs import find_node
 
 from dperm.collect import Collection
 from dperm.collect.sdk import bundle
-from dperm.collect.sdk.python import Device, RefusedTask, answer, check, record, word
-from dperm.collect.sdk.python.device import opened
+from dperm.collect.sdk.python import Device, RefusedTask, answer, check, random_word, record
+from dperm.collect.sdk.python.device import parse_task
 
 WORDS = 2**32
 #: forged descriptions of every collection
@@ -69,7 +69,7 @@ def _leaves(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def _forged(document: dict[str, Any], rng: random.Random, strange: bool) -> dict[str, Any]:
-    """Change some of what a device computes with: numbers, lengths of lists, and with ``strange`` kinds of values."""
+    """Change some values of a description: numbers, lengths of lists, and with ``strange`` their types."""
     made = copy.deepcopy(document)
     for _ in range(rng.randint(1, 4)):
         parts = {"task": {key: made["task"].get(key) for key in ("sketch", "levels")}}
@@ -94,7 +94,7 @@ def _forged(document: dict[str, Any], rng: random.Random, strange: bool) -> dict
 def _cases(collections: dict[str, Collection], strange: bool) -> list[dict[str, Any]]:
     rng, out = random.Random(5), []
     for one in collections.values():
-        d, columns, target = one.document(), one.fitted.columns, one.fitted.target
+        d, columns, target = one.document(), one.estimate_model.columns, one.estimate_model.target
         labels = target.get("classes", [3.0, None, 1e308, "x"])
         for _ in range(N_FORGED):
             people = [
@@ -184,7 +184,7 @@ def test_infinite_ranges_cost_what_the_description_says(logistic: Collection) ->
 
 @needs_node
 def test_a_description_cannot_fail_for_some_records_alone(logistic: Collection) -> None:
-    """A record of an unknown label is short: what stands behind its end would fail for the known labels only."""
+    """A record of an unknown label is short: reading beyond its end would fail for known labels only."""
     document = copy.deepcopy(logistic.document())
     nodes = [[1.0, {"valueOf": 1, "toString": 1}, 1.0]] * len(document["task"]["sketch"]["exponents"])
     document["task"]["sketch"] = {"kind": "theta-grid", "nodes": nodes, "loss": "logistic"}
@@ -212,7 +212,7 @@ console.log(JSON.stringify([own, told]));
 
 @needs_node
 def test_the_browser_draws_from_the_system_alone(logistic: Collection) -> None:
-    """The words of an answer are the system's, one after the other; nothing else stands in for them."""
+    """The random words of an answer are the system's, in their order."""
     words = np.random.default_rng(0).integers(0, WORDS, 300).tolist()
     own, told = _node(_DRAWS, {"script": bundle.script(), "document": logistic.document(), "words": words})
     assert own == told
@@ -225,14 +225,14 @@ def test_python_draws_from_the_system_alone() -> None:
     def drawn() -> list[int]:
         random.seed(7)
         np.random.seed(7)  # noqa: NPY002
-        return [word() for _ in range(4)]
+        return [random_word() for _ in range(4)]
 
     assert drawn() != drawn()
     assert all(0 <= one < WORDS for one in drawn())
 
 
 def test_values_of_other_number_types_are_values(logistic: Collection, tmp_path: Path) -> None:
-    task = opened(logistic.text)
+    task = parse_task(logistic.text)
     expected = record(task, [3.0, 1.0], "stayed")
     for x in (
         np.array([3.0, 1.0]),
@@ -242,10 +242,10 @@ def test_values_of_other_number_types_are_values(logistic: Collection, tmp_path:
     ):
         assert record(task, x, "stayed") == expected
     for classes in ([0, 1], [False, True]):
-        other = opened(Collection("x", {**logistic.model, "classes": classes}).text)
+        other = parse_task(Collection("x", {**logistic.model, "classes": classes}).text)
         assert record(other, [3, 1], np.array(classes)[1]) == expected
     # the wrong kind of label is no label
-    assert np.isnan(record(opened(Collection("x", {**logistic.model, "classes": [0, 1]}).text), [3, 1], True)[0])
+    assert np.isnan(record(parse_task(Collection("x", {**logistic.model, "classes": [0, 1]}).text), [3, 1], True)[0])
     with pytest.raises(ValueError, match="no column 'second': the columns are seconds, mood"):
         Device(tmp_path / "r.json").report(task, {"second": 3, "mood": 1}, "stayed")
     assert not (tmp_path / "r.json").exists()
@@ -260,6 +260,6 @@ const made = (x) => dperm.report({ ...document, hash: "h" }, x, "left", { store 
 
 
 @needs_node
-def test_the_browser_refuses_names_that_it_was_not_asked_for(logistic: Collection) -> None:
+def test_the_browser_refuses_unknown_names(logistic: Collection) -> None:
     found = _node(bundle.script() + _NAMES, logistic.document())
     assert found == ["dperm: no column second", "made", "made", "made"]

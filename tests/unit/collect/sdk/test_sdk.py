@@ -1,4 +1,4 @@
-"""The clients: Python and JavaScript agree on every vector, both agree with the task, both refuse what they must."""
+"""The clients: Python and JavaScript agree on every vector and with the task, and refuse bad descriptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from programs import find_node
 from dperm.collect import Collection
 from dperm.collect.sdk import bundle
 from dperm.collect.sdk.python import Device, RefusedTask, answer, check, record
-from dperm.collect.sdk.python.device import LENGTH, opened
+from dperm.collect.sdk.python.device import LENGTH, parse_task
 from dperm.privacy.local.one_bit import OneBit
 
 N_VECTORS = 100_000
@@ -34,7 +34,7 @@ def _draw(words: list[int]) -> Callable[[], int]:
 
 
 def _person(one: Collection, rng: np.random.Generator) -> tuple[Any, Any]:
-    columns, target = one.fitted.columns, one.fitted.target
+    columns, target = one.estimate_model.columns, one.estimate_model.target
     x: list[Any] = rng.normal(0.0, 3.0, len(columns)).tolist()
     if one.model["kind"] == "marginals":
         x = (rng.random(len(columns)) < 0.5).tolist()
@@ -217,7 +217,7 @@ globalThis.fetch = async (url, options) => {
 
 
 def _tampered(one: Collection) -> list[dict[str, Any]]:
-    """Descriptions that a client must refuse; the second to the fourth would cost more than they say."""
+    """Descriptions that a client must refuse; the second to the fourth would cost more than they state."""
     out = []
     for change in (
         lambda d: d["task"].update(epsilon=17.0),
@@ -277,22 +277,22 @@ def test_the_python_client_keeps_its_report_and_refuses(
     logistic: Collection, collections: dict[str, Collection], tmp_path: Path
 ) -> None:
     device = Device(tmp_path / "reports.json", cap=1.5)
-    task = opened(logistic.text, logistic.digest)
+    task = parse_task(logistic.text, logistic.digest)
     first = device.report(task, {"seconds": 3, "mood": 0.5}, "stayed")
     assert Device(tmp_path / "reports.json").report(task, [9, -1], "left") == first
     assert len(first) == LENGTH
-    with pytest.raises(RefusedTask, match=r"cap of epsilon 1\.5"):
-        device.report(opened(collections["three-classes"].text), [3, 0.5], 2)
+    with pytest.raises(RefusedTask, match=r"epsilon cap of 1\.5"):
+        device.report(parse_task(collections["three-classes"].text), [3, 0.5], 2)
     with pytest.raises(RefusedTask, match="has changed"):
-        opened(logistic.text, "00")
+        parse_task(logistic.text, "00")
     for document in _tampered(logistic):
-        with pytest.raises(RefusedTask, match="not of a kind"):
+        with pytest.raises(RefusedTask, match="does not support this task"):
             check(document)
 
 
 def test_the_bytes_of_a_report_depend_on_its_number_and_answer_alone(logistic: Collection, tmp_path: Path) -> None:
     """Two unrelated people with the same draws send the same bytes, up to the answer's one digit."""
-    task, seen = opened(logistic.text), {}
+    task, seen = parse_task(logistic.text), {}
     for k in range(60):
         report = Device(tmp_path / f"{k}.json").report(task, [10.0 * (k % 2), 1.0], ["left", "stayed"][k % 2])
         parts = json.loads(report)
@@ -328,8 +328,8 @@ def asked(logistic: Collection) -> Collection:
 
 
 @needs_node
-def test_a_forgotten_token_ruins_no_browser(logistic: Collection, asked: Collection) -> None:
-    """A report without its token would be kept for good, and refused for good."""
+def test_a_browser_stores_no_report_without_its_token(logistic: Collection, asked: Collection) -> None:
+    """Such a report would be stored and refused for ever."""
     token = "0123456789abcdef" * 4
     out = _node(bundle.script() + _TOKENS, {"asked": asked.document(), "open": logistic.document(), "token": token})
     assert out["refused"] == ["dperm: token"] * 8
@@ -338,23 +338,23 @@ def test_a_forgotten_token_ruins_no_browser(logistic: Collection, asked: Collect
     assert out["again"] == out["made"]  # a retry needs no token
 
 
-def test_a_forgotten_token_ruins_no_device(logistic: Collection, asked: Collection, tmp_path: Path) -> None:
+def test_a_device_stores_no_report_without_its_token(logistic: Collection, asked: Collection, tmp_path: Path) -> None:
     device, token = Device(tmp_path / "reports.json"), "0123456789abcdef" * 4
     for task, given, sentence in (
         (asked, "", "needs a one-time token"),
         (asked, "ab", "needs a one-time token"),
         (asked, token + "0", "needs a one-time token"),
-        (asked, token.upper(), "hexadecimal digits in small letters"),
+        (asked, token.upper(), "lower-case hexadecimal digits"),
         (asked, token[1:] + "g", "hexadecimal digits"),
         (asked, token[1:] + "\n", "hexadecimal digits"),
         (logistic, token, "takes no tokens"),
     ):
         with pytest.raises(RefusedTask, match=sentence):
-            device.report(opened(task.text), [1, 0], "left", token=given)
+            device.report(parse_task(task.text), [1, 0], "left", token=given)
     assert not (tmp_path / "reports.json").exists()
-    made = device.report(opened(asked.text), [1, 0], "left", token=token)
+    made = device.report(parse_task(asked.text), [1, 0], "left", token=token)
     assert json.loads(made)["token"] == token[32:]
-    assert device.report(opened(asked.text), [1, 0], "left") == made
+    assert device.report(parse_task(asked.text), [1, 0], "left") == made
 
 
 _GIVEN = """
@@ -381,8 +381,8 @@ const tried = async (x) => {
 
 
 @needs_node
-def test_values_are_taken_in_every_form_or_refused(logistic: Collection) -> None:
-    """Nothing that an application passes by mistake is reported as unknown without a word."""
+def test_values_are_accepted_in_every_form_or_refused(logistic: Collection) -> None:
+    """Nothing that an application passes by mistake is reported as unknown silently."""
     out = _node(bundle.script() + _GIVEN, logistic.document())
     assert out["same"] == [[True, "made"]] * 6
     assert out["nothing"] == ["made"] * 4

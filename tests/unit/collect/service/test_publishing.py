@@ -1,4 +1,4 @@
-"""What everybody may read again and again: estimates in steps, and counters for the operator alone."""
+"""Public estimates in steps, and counters for the operator only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dperm.collect import Collection
 from dperm.collect.service import publishing
 from dperm.collect.service.publishing import Publisher
 from dperm.collect.service.service import Service
-from dperm.collect.store.steps import step
+from dperm.collect.store.steps import step_size
 from dperm.collect.store.store import Entry, Store, open_store
 
 SECRET = "0123456789abcdef" * 4
@@ -38,14 +38,14 @@ def _add(store: Store, one: Collection, first: int, n: int, moment: float = 0.0)
     store.add([Entry(one.digest, keys, np.ones(n, np.uint64), keys % one.n_cells)], moment)
 
 
-def test_steps_are_public() -> None:
-    assert [step(n) for n in (0, 100, 2000, 2100, 10**6)] == [20, 20, 20, 21, 10_000]
+def test_step_sizes() -> None:
+    assert [step_size(n) for n in (0, 100, 2000, 2100, 10**6)] == [20, 20, 20, 21, 10_000]
 
 
 def test_no_single_report_shows_in_estimates(sqlite: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody asks after every report: what is published stays the same until many more have come."""
+    """After every report the estimate is requested: it stays the same until many more have arrived."""
     monkeypatch.setattr(publishing, "FRESH_SECONDS", 0.0)
-    publisher, states, counted = Publisher(sqlite), [], []
+    publisher, states, counted = Publisher(sqlite.steps), [], []
     for k in range(0, 120):
         _add(sqlite, daily, k, 1, 86_400.0 * (k // 60))
         # windows and the whole are of one moment: their difference is no single report either
@@ -63,9 +63,9 @@ def test_no_single_report_shows_in_estimates(sqlite: Store, daily: Collection, m
 def test_no_single_report_shows_in_a_window(
     ends: tuple[int, ...], sqlite: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A window that has just begun, or has just ended, has few reports of a step: nobody sees them by themselves."""
+    """A window that has just begun or ended has few reports of a step: they are not shown on their own."""
     monkeypatch.setattr(publishing, "FRESH_SECONDS", 0.0)
-    publisher = Publisher(sqlite)
+    publisher = Publisher(sqlite.steps)
     last = {window: np.zeros(daily.task.sketch.size, np.int64) for window in range(len(ends) + 1)}
     for k in range(120):
         _add(sqlite, daily, k, 1, 86_400.0 * sum(k >= end for end in ends))
@@ -86,15 +86,13 @@ def test_no_single_report_shows_in_a_window(
 def test_a_large_window_is_shown_as_it_is(sqlite: Store, daily: Collection) -> None:
     for window, n in enumerate((50, 3, 30, 5)):
         _add(sqlite, daily, 100 * window, n, 86_400.0 * window)
-    assert json.loads(Publisher(sqlite).estimate(daily, 2))["windows"] == {"0": 58, "2": 30}
+    assert json.loads(Publisher(sqlite.steps).estimate(daily, 2))["windows"] == {"0": 58, "2": 30}
 
 
-def test_counters_are_looked_at_once_a_second(
-    sqlite: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked, look = [], sqlite.look
-    monkeypatch.setattr(sqlite, "look", lambda *given: looked.append(given) or look(*given))
-    publisher = Publisher(sqlite)
+def test_counters_are_read_once_a_second(sqlite: Store, daily: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, look = [], sqlite.steps.read
+    monkeypatch.setattr(sqlite.steps, "read", lambda *given: looked.append(given) or look(*given))
+    publisher = Publisher(sqlite.steps)
     for window in (None, None, 0, 1, None):
         publisher.estimate(daily, window)
     assert len(looked) == 1

@@ -1,4 +1,4 @@
-"""Connections that last too long, over real sockets: who is cut off, and who is not."""
+"""Connections over real sockets that last too long: which ones are closed, and which are not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from dperm.collect import Collection
-from dperm.collect.service.server import _protocol, serve
+from dperm.collect.service.server import bounded_protocol, serve
 from dperm.collect.service.service import Service
 from dperm.collect.store.store import Store, open_store
 
@@ -27,10 +27,10 @@ def sqlite(tmp_path: Path, logistic: Collection) -> Store:
     return opened_store
 
 
-def _served(store: Store, use: Callable[[Service, int], Awaitable[None]], *, idle: float, under_way: float) -> None:
+def _served(store: Store, use: Callable[[Service, int], Awaitable[None]], *, idle: float, in_progress: float) -> None:
     async def main() -> None:
         service = Service(store)
-        http = _protocol(service, 100, idle, under_way)
+        http = bounded_protocol(service, 100, idle, in_progress)
         # uvicorn's own limit on silence would cut first
         server = uvicorn.Server(uvicorn.Config(service, http=http, log_level="warning", timeout_keep_alive=60))
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -46,8 +46,8 @@ def _served(store: Store, use: Callable[[Service, int], Awaitable[None]], *, idl
     asyncio.run(main())
 
 
-def test_a_client_that_takes_no_answer_is_given_up(sqlite: Store) -> None:
-    """Its answers fill what the system holds for it: the one after them would wait for ever."""
+def test_a_client_that_reads_no_answers_is_disconnected(sqlite: Store) -> None:
+    """Its answers fill the buffers of the system: the next answer would wait for ever."""
 
     async def use(service: Service, port: int) -> None:
         with socket.socket() as client:
@@ -63,11 +63,13 @@ def test_a_client_that_takes_no_answer_is_given_up(sqlite: Store) -> None:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.05)
 
-    _served(sqlite, use, idle=0.3, under_way=1.5)
+    _served(sqlite, use, idle=0.3, in_progress=1.5)
 
 
-def test_a_slow_commit_is_not_cut_off(sqlite: Store, logistic: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is on silence: a device whose report is being written waits for its answer, and gets it."""
+def test_a_connection_stays_open_during_a_slow_commit(
+    sqlite: Store, logistic: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is on silence: a device whose report is being written gets its answer."""
     working = sqlite.add
     monkeypatch.setattr(sqlite, "add", lambda *given: time.sleep(1.0) or working(*given))
     body = json.dumps({"task": logistic.digest, "id": "0" * 32, "j": 0, "b": 1}).encode()
@@ -84,13 +86,13 @@ def test_a_slow_commit_is_not_cut_off(sqlite: Store, logistic: Collection, monke
         assert service.metrics.connections == 0
         writer.close()
 
-    _served(sqlite, use, idle=0.3, under_way=10.0)
+    _served(sqlite, use, idle=0.3, in_progress=10.0)
 
 
-def test_what_is_loaded_before_the_service_is_not_searched_for_garbage(
+def test_objects_loaded_before_the_service_are_exempt_from_garbage_collection(
     sqlite: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looking through all of it takes Python a tenth of a second, in which no report is answered."""
+    """Searching them takes Python a tenth of a second, in which no report is answered."""
     before, searched = gc.get_freeze_count(), []
 
     def run(server: uvicorn.Server, sockets: Any = None) -> None:

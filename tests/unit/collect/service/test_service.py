@@ -1,4 +1,4 @@
-"""The service, spoken to in one process: what it takes, refuses, publishes and never keeps."""
+"""The service within one process: what it accepts, refuses, publishes and never stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dperm.collect import Collection, simulate
 from dperm.collect.sdk.python import Device
-from dperm.collect.sdk.python.device import opened
+from dperm.collect.sdk.python.device import parse_task
 from dperm.collect.service import wire
 from dperm.collect.service.service import Service
 from dperm.collect.service.tokens import mint
@@ -72,8 +72,8 @@ def test_one_report(sqlite: Store, logistic: Collection, client: Any) -> None:
 def test_many_reports_and_packed_ones(sqlite: Store, logistic: Collection, client: Any) -> None:
     reports = [{"id": os.urandom(16).hex(), "j": k % 8, "b": k % 2} for k in range(100)]
     body = json.dumps({"task": logistic.digest, "reports": reports}).encode()
-    packed = wire.packed(logistic.digest, os.urandom(16 * 300), np.arange(300) % 8, np.arange(300) % 2)
-    same = wire.packed(
+    packed = wire.pack(logistic.digest, os.urandom(16 * 300), np.arange(300) % 8, np.arange(300) % 2)
+    same = wire.pack(
         logistic.digest, bytes.fromhex("".join(r["id"] for r in reports)), np.arange(100) % 8, np.arange(100) % 2
     )
     kind = {"content-type": wire.PACKED}
@@ -135,7 +135,7 @@ def test_malformed_reports_count_nothing(what: str, sqlite: Store, logistic: Col
 
 def test_a_bad_report_among_good_ones_counts_none(sqlite: Store, logistic: Collection, client: Any) -> None:
     reports = [{"id": os.urandom(16).hex(), "j": 0, "b": 0} for _ in range(5)] + [{"id": ID, "j": 0, "b": 7}]
-    packed = wire.packed(logistic.digest, os.urandom(32), [0, 9], [0, 1])
+    packed = wire.pack(logistic.digest, os.urandom(32), [0, 9], [0, 1])
 
     async def use(to: Any) -> None:
         path = "/v1/logistic/reports"
@@ -188,10 +188,10 @@ def test_tokens_are_needed_and_spent_once(tmp_path: Path, logistic: Collection, 
     store.register(one)
     store.register(logistic)
     token, other = mint(key, one.digest), mint(os.urandom(32), one.digest)
-    task = opened(one.text)
+    task = parse_task(one.text)
     report = Device(tmp_path / "a.json").report(task, [1, 0], "left", token=token).encode()
     forged = Device(tmp_path / "b.json").report(task, [1, 0], "left", token=other).encode()
-    plain = wire.packed(one.digest, bytes.fromhex(token[:32]), [0], [0])
+    plain = wire.pack(one.digest, bytes.fromhex(token[:32]), [0], [0])
 
     async def use(to: Any) -> None:
         path = "/v1/asked/reports"
@@ -241,8 +241,8 @@ def test_only_half_of_an_id_is_kept(sqlite: Store, logistic: Collection, client:
         ),
     )
 )
-def test_no_body_breaks_the_reader(body: Any, logistic: Collection) -> None:
-    """Whatever arrives is an entry of this collection or a refusal."""
+def test_any_body_is_read_or_refused(body: Any, logistic: Collection) -> None:
+    """Any body gives an entry of this collection or a refusal."""
     known = {logistic.digest: logistic}
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     if isinstance(body, dict):
@@ -260,21 +260,21 @@ def test_no_body_breaks_the_reader(body: Any, logistic: Collection) -> None:
 def test_simulated_people_send_what_devices_send(collections: dict[str, Collection]) -> None:
     """The vectorised records are those of the Python client, and every kind of collection can be estimated."""
     from dperm.collect.sdk.python import record
-    from dperm.collect.service.results import published
+    from dperm.collect.service.results import estimate_document
 
     rng, source = np.random.default_rng(4), RandomSource()
     for name, one in collections.items():
-        X, y = simulate.people(one, 40, rng)
-        made = simulate.records(one, X, y)
+        X, y = simulate.draw_people(one, 40, rng)
+        made = simulate.device_records(one, X, y)
         document = one.document()
         for k in range(40):
             own = record(document, X[k].tolist(), None if y is None else y[k])
             np.testing.assert_allclose(made[k], own, rtol=1e-12, atol=1e-12)
         counts = one.task.no_counts()
-        assert published(one, counts)["model"] is None or name in ("marginals", "smooth")
-        for reports in simulate.batches(one, 200_000, 100_000, rng, source):
+        assert estimate_document(one, counts)["model"] is None or name in ("marginals", "smooth")
+        for reports in simulate.report_batches(one, 200_000, 100_000, rng, source):
             counts += one.task.count(reports)
-        data = json.loads(json.dumps(published(one, counts), allow_nan=False))
+        data = json.loads(json.dumps(estimate_document(one, counts), allow_nan=False))
         assert data["n"] == 200_000
         assert data["model"] is not None, (name, data["reason"])
         # (m / n) width (e^epsilon + 1) / (e^epsilon - 1) of one bit; 2.16 at epsilon 1
@@ -285,20 +285,20 @@ def test_simulated_people_send_what_devices_send(collections: dict[str, Collecti
             assert f"times {factor:.4g}" in data["poisoning"]["statement"]
 
 
-def test_estimates_find_the_truth(collections: dict[str, Collection]) -> None:
-    from dperm.collect.service.results import published
+def test_estimates_are_close_to_the_truth(collections: dict[str, Collection]) -> None:
+    from dperm.collect.service.results import estimate_document
 
     rng, source = np.random.default_rng(6), RandomSource(1)
     one = collections["marginals"]
     counts = one.task.no_counts()
-    for reports in simulate.batches(one, 1_000_000, 250_000, rng, source):
+    for reports in simulate.report_batches(one, 1_000_000, 250_000, rng, source):
         counts += one.task.count(reports)
-    shares = published(one, counts)["model"]["shares"]
+    shares = estimate_document(one, counts)["model"]["shares"]
     truth = np.linspace(0.2, 0.8, 12)
     inside = [
         low - 0.02 <= value <= high + 0.02
         for (low, high), value in zip((s["interval"] for s in shares), truth, strict=True)
     ]
     assert sum(inside) >= 11
-    pair = one.fitted.query(counts, {"q0": 1, "q11": 1})
+    pair = one.estimate_model.query(counts, {"q0": 1, "q11": 1})
     assert abs(pair["value"] - 0.16) < 0.05 + 2 * pair["deviation"]

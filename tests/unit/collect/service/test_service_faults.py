@@ -1,4 +1,4 @@
-"""The service under strain, spoken to in one process: slow and many devices, a database that fails, nothing logged."""
+"""The service under load within one process: slow and many devices, a database that fails, nothing logged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dperm.collect import Collection
+from dperm.collect.service import group_commit
 from dperm.collect.service.service import Service
-from dperm.collect.store import group_commit as inbox
 from dperm.collect.store.store import Store, open_store
 from dperm.errors import StoreError
 
@@ -68,17 +68,17 @@ def test_a_database_that_fails_and_comes_back(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use(to: Any) -> None:
-        path, working = "/v1/logistic/reports", sqlite._writing
+        path, working = "/v1/logistic/reports", sqlite.database.writing
 
         def broken(*_: Any) -> Any:
             raise StoreError("the disk is full")
 
-        monkeypatch.setattr(sqlite, "_writing", broken)
+        monkeypatch.setattr(sqlite.database, "writing", broken)
         status, headers, answer = await to.request("POST", path, _report(logistic))
         assert (status, headers["retry-after"]) == (503, "2")
         assert b"disk" not in answer
         assert (await to.request("GET", "/health"))[0] == 503
-        monkeypatch.setattr(sqlite, "_writing", working)
+        monkeypatch.setattr(sqlite.database, "writing", working)
         # before the next report: a balancer sends none while health is bad
         assert (await to.request("GET", "/health"))[0] == 200
         assert (await to.request("POST", path, _report(logistic)))[0] == 201
@@ -87,10 +87,10 @@ def test_a_database_that_fails_and_comes_back(
     _run(sqlite, use, client)
 
 
-def test_a_crowd_is_told_to_wait(
+def test_too_many_waiting_reports_are_refused_for_now(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox, "MOST_WAITING", 10)
+    monkeypatch.setattr(group_commit, "MOST_WAITING", 10)
     go, working = threading.Event(), sqlite.add
     monkeypatch.setattr(sqlite, "add", lambda *given: go.wait(10) and working(*given))
 
@@ -131,8 +131,8 @@ def test_nothing_about_a_device_is_kept_or_logged(
         assert part not in caplog.text
 
 
-def test_reports_wait_for_each_other(sqlite: Store, logistic: Collection, client: Any) -> None:
-    """Reports that arrive together share transactions."""
+def test_reports_share_transactions(sqlite: Store, logistic: Collection, client: Any) -> None:
+    """Reports that arrive together are written together."""
 
     async def use(to: Any) -> None:
         bodies = [_report(logistic, id=os.urandom(16).hex()) for _ in range(200)]
@@ -144,7 +144,7 @@ def test_reports_wait_for_each_other(sqlite: Store, logistic: Collection, client
     assert service.metrics.reports["accepted"] == 200
 
 
-def test_what_is_waiting_is_written_before_the_end(tmp_path: Path, logistic: Collection, client: Any) -> None:
+def test_waiting_reports_are_written_before_the_service_ends(tmp_path: Path, logistic: Collection, client: Any) -> None:
     store = open_store(tmp_path / "collect.db", create=True)
     store.register(logistic)
     sent: list[Any] = []
@@ -181,11 +181,11 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(
     _run(sqlite, use, client)
 
 
-def test_reports_that_waited_for_a_transaction_wait_no_more(
+def test_reports_that_waited_for_a_transaction_do_not_wait_for_the_gap(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gap is between the beginnings of transactions: it is not paid on top of a slow one."""
-    monkeypatch.setattr(inbox, "GAP_SECONDS", 0.4)
+    """The gap is between the beginnings of transactions: it is not added to a slow one."""
+    monkeypatch.setattr(group_commit, "GAP_SECONDS", 0.4)
     began: list[float] = []
     ended: list[float] = []
     working = sqlite.add
@@ -214,7 +214,7 @@ def test_reports_that_waited_for_a_transaction_wait_no_more(
 def test_a_quiet_service_tidies_its_database(
     sqlite: Store, logistic: Collection, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(group_commit, "QUIET_SECONDS", 0.05)
 
     async def use(to: Any) -> None:
         assert (await to.request("POST", "/v1/logistic/reports", _report(logistic)))[0] == 201
@@ -226,10 +226,10 @@ def test_a_quiet_service_tidies_its_database(
     _run(sqlite, use, client)
 
 
-def test_tidying_that_somebody_prevents_is_tried_again(
+def test_tidying_that_was_prevented_is_tried_again(
     sqlite: Store, logistic: Collection, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(group_commit, "QUIET_SECONDS", 0.02)
     said: list[Any] = [False, StoreError("gone"), True]
     tried: list[Any] = []
 

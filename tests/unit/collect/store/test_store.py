@@ -1,4 +1,4 @@
-"""Counters and spent ids, in both databases: once, not lost, and nothing of the report next to its id."""
+"""Counters and spent ids in both databases: reports count once, are not lost, and are not stored with their ids."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +59,7 @@ def test_windows_and_a_clock_that_goes_back(store: Store, logistic: Collection) 
     store.register(daily)
     for seed, moment in enumerate([86_400.0 * 3 + 5, 86_400.0 * 4, 86_400.0 * 3, -1.0]):
         store.add([_entry(daily, 10, seed)], moment)
-    assert store.look(daily)[1].windows == {-1: 10, 3: 20, 4: 10}
+    assert store.steps.read(daily)[1].windows == {-1: 10, 3: 20, 4: 10}
     assert store.counts(daily).n_people == 40
     assert store.counts(daily, window=3).n_people == 20
     # a retry after midnight is still a retry
@@ -88,16 +86,16 @@ def test_merging_adds_every_collector_once(store: Store, logistic: Collection, t
         for other, seed in ((b, 2), (c, 3)):
             other.register(logistic)
             other.add([_entry(logistic, 50, seed)], 0.0)
-        early = b.export(logistic)
+        early = b.counters.export(logistic)
         b.add([_entry(logistic, 7, 4)], 0.0)
-        assert store.merge(b.export(logistic)) == 57
+        assert store.counters.merge(b.counters.export(logistic)) == 57
         # late, twice and in a circle: nothing new
-        assert store.merge(early) == store.merge(b.export(logistic)) == 0
-        assert c.merge(store.export(logistic)) == 157
-        assert store.merge(c.export(logistic)) == 50
+        assert store.counters.merge(early) == store.counters.merge(b.counters.export(logistic)) == 0
+        assert c.counters.merge(store.counters.export(logistic)) == 157
+        assert store.counters.merge(c.counters.export(logistic)) == 50
         assert store.counts(logistic).n_people == c.counts(logistic).n_people == 207
         assert np.array_equal(_cells(store, logistic), _cells(c, logistic))
-    damaged = store.export(logistic)
+    damaged = store.counters.export(logistic)
     damaged["collectors"]["x"] = [[0, logistic.n_cells, 1]]
     for bad in (
         None,
@@ -107,11 +105,11 @@ def test_merging_adds_every_collector_once(store: Store, logistic: Collection, t
         {**damaged, "collectors": {"x": [[0, 0.5, 1]]}},
     ):
         with pytest.raises(InvalidInput, match="counts"):
-            store.merge(bad)
+            store.counters.merge(bad)
 
 
-def test_what_is_kept_next_to_an_id_has_one_law() -> None:
-    """For a uniform half of an id the mark is uniform for every report; a planted mark that is not is caught."""
+def test_the_mark_of_an_id_has_the_same_distribution_for_every_report() -> None:
+    """For a uniform half of an id the mark is uniform for every report; a mark that is not uniform is detected."""
     halves = np.random.default_rng(0).integers(0, 2**64 - 1, 1 << 20, dtype=np.uint64, endpoint=True)
 
     def spread(made: np.ndarray) -> float:
@@ -147,37 +145,37 @@ def test_a_full_disk_acknowledges_nothing(logistic: Collection, tmp_path: Path) 
     with open_store(tmp_path / "x.db", create=True) as store:
         store.register(logistic)
         store.add([_entry(logistic, 100, 1)], 0.0)
-        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        pages = store.database.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.database.connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreError, match="check the disk"):
             store.add([_entry(logistic, 20_000, 2)], 0.0)
         assert store.counts(logistic).n_people == 100
-        store._connection.execute(f"PRAGMA max_page_count = {pages + 10_000}")
+        store.database.connection.execute(f"PRAGMA max_page_count = {pages + 10_000}")
         assert store.add([_entry(logistic, 20_000, 2)], 0.0) == [Outcome(20_000, 0, 0)]
 
 
-def test_a_database_that_can_only_be_read_can_be_looked_at(
+def test_a_read_only_database_can_be_opened_and_read(
     store: Any, logistic: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.register(logistic)
     store.add([_entry(logistic, 100, 1)], 0.0)
-    if hasattr(store, "_url"):
-        joint = "&" if "?" in store._url else "?"
-        address = f"{store._url}{joint}options=-c%20default_transaction_read_only%3Don"
+    if hasattr(store.database, "url"):
+        joint = "&" if "?" in store.database.url else "?"
+        address = f"{store.database.url}{joint}options=-c%20default_transaction_read_only%3Don"
     else:
-        address, connect = str(store._path), store_sqlite.SqliteStore._connect
+        address, connect = str(store.database.path), store_sqlite.SqliteDatabase._connect
 
         def reading(self: Any) -> sqlite3.Connection:
             made = connect(self)
             made.execute("PRAGMA query_only = ON")
             return made
 
-        monkeypatch.setattr(store_sqlite.SqliteStore, "_connect", reading)
+        monkeypatch.setattr(store_sqlite.SqliteDatabase, "_connect", reading)
     with open_store(address) as replica:
         assert replica.counts(replica.find("logistic")).n_people == 100
-        with pytest.raises(StoreError):  # or the test would see nothing
+        with pytest.raises(StoreError):  # otherwise the test would prove nothing
             replica.add([_entry(logistic, 1, 2)], 0.0)
-    with pytest.raises(StoreError):  # a service must not listen and then turn all reports away
+    with pytest.raises(StoreError):  # a service must not start and then refuse all reports
         open_store(address, create=True)
 
 
@@ -194,46 +192,46 @@ def test_a_backup_is_a_database(logistic: Collection, tmp_path: Path) -> None:
 
 
 def test_merging_a_restored_backup_counts_everybody(logistic: Collection, tmp_path: Path) -> None:
-    """The copy counts under a name of its own, so what it counts is not taken for what the original counted."""
+    """The copy counts under a name of its own, so its counts are not mistaken for those of the original."""
     with open_store(tmp_path / "a.db", create=True) as a, open_store(tmp_path / "main.db", create=True) as main:
         a.register(logistic)
         main.register(logistic)
         a.add([_entry(logistic, 500, 1)], 0.0)
         a.backup(tmp_path / "copy.db")
         a.add([_entry(logistic, 400, 2)], 0.0)
-        assert main.merge(a.export(logistic)) == 900
+        assert main.counters.merge(a.counters.export(logistic)) == 900
         with open_store(tmp_path / "copy.db") as restored:
-            assert restored.collector != a.collector
+            assert restored.counters.collector != a.counters.collector
             restored.add([_entry(logistic, 300, 3)], 0.0)
             assert restored.counts(logistic).n_people == 800
-            assert main.merge(restored.export(logistic)) == 300
-            assert restored.merge(main.export(logistic)) == 400
+            assert main.counters.merge(restored.counters.export(logistic)) == 300
+            assert restored.counters.merge(main.counters.export(logistic)) == 400
             # a copy of the copy, and the original itself
             restored.backup(tmp_path / "again.db")
-            assert a.merge(restored.export(logistic)) == 300
+            assert a.counters.merge(restored.counters.export(logistic)) == 300
         with open_store(tmp_path / "again.db") as again:
-            assert main.merge(again.export(logistic)) == 0
+            assert main.counters.merge(again.counters.export(logistic)) == 0
             assert np.array_equal(_cells(again, logistic), _cells(main, logistic))
         expected = np.concatenate([_entry(logistic, n, seed).cells for n, seed in ((500, 1), (400, 2), (300, 3))])
         assert np.array_equal(_cells(main, logistic), np.bincount(expected, minlength=logistic.n_cells))
 
 
-def test_a_new_name_keeps_what_was_counted(store: Store, logistic: Collection) -> None:
+def test_a_marked_copy_keeps_its_counts_under_the_old_name(store: Store, logistic: Collection) -> None:
     daily = Collection("daily", logistic.model, window=86_400)
     store.register(logistic)
     store.register(daily)
     store.add([_entry(logistic, 100, 1), _entry(daily, 50, 2)], 86_400.0)
-    before, old = store.export(daily)["collectors"], store.collector
-    store.rename()
-    assert store.collector != old
-    assert store.export(daily)["collectors"][old] == before[old]
+    before, old = store.counters.export(daily)["collectors"], store.counters.collector
+    store.mark_as_copy()
+    assert store.counters.collector != old
+    assert store.counters.export(daily)["collectors"][old] == before[old]
     store.add([_entry(logistic, 10, 3), _entry(daily, 5, 4)], 0.0)
     assert store.counts(logistic).n_people == 110
-    assert store.look(daily)[1].windows == {0: 5, 1: 50}
+    assert store.steps.read(daily)[1].windows == {0: 5, 1: 50}
 
 
-def test_a_row_of_counters_never_tells_an_answer(store: Store, collections: dict[str, Collection]) -> None:
-    """Answers to one statistic share a row, so whoever knows which row a report changed does not know the answer."""
+def test_a_row_of_counters_holds_all_answers_to_a_statistic(store: Store, collections: dict[str, Collection]) -> None:
+    """A reader who knows which row a report changed does not know its answer."""
     one = collections["few-levels"]
     wide = Collection(
         "wide",
@@ -243,8 +241,8 @@ def test_a_row_of_counters_never_tells_an_answer(store: Store, collections: dict
     store.register(wide)
     entry = _entry(wide, 5000, 1)
     store.add([entry], 0.0)
-    with store._reading() as connection:
-        rows = store._rows(connection, "SELECT block, n FROM dperm_counters ORDER BY block")
+    with store.database.reading() as connection:
+        rows = store.database.rows(connection, "SELECT block, n FROM dperm_counters ORDER BY block")
     assert sum(len(kept) for _, kept in rows) == 8 * wide.n_cells
     assert len(rows) > 1
     assert all(len(kept) % (8 * wide.task.n_levels) == 0 for _, kept in rows)
@@ -256,7 +254,7 @@ def test_many_rows_of_counters_in_one_transaction(collections: dict[str, Collect
     one = collections["marginals"]
     with open_store(tmp_path / "x.db", create=True) as store:
         store.register(one)
-        store._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 5)
+        store.database.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 5)
         entries = [_entry(one, 5000, seed) for seed in (1, 2)]
         for entry in entries:
             store.add([entry], 0.0)
@@ -265,12 +263,12 @@ def test_many_rows_of_counters_in_one_transaction(collections: dict[str, Collect
         assert np.array_equal(_cells(store, one), expected)
 
 
-def test_a_quiet_file_database_keeps_no_log_of_writes(logistic: Collection, tmp_path: Path) -> None:
+def test_tidying_empties_the_write_ahead_log_of_sqlite(logistic: Collection, tmp_path: Path) -> None:
     with open_store(tmp_path / "x.db", create=True) as store:
         store.register(logistic)
         store.add([_entry(logistic, 1, 1)], 0.0)
         assert (tmp_path / "x.db-wal").stat().st_size > 0
-        with store._reading() as reading:  # such as a backup: nobody waits for it
+        with store.database.reading() as reading:  # such as a backup: tidying does not wait for it
             reading.execute("SELECT COUNT(*) FROM dperm_recent_1").fetchall()
             store.add([_entry(logistic, 1, 2)], 0.0)
             started = time.monotonic()
@@ -282,92 +280,10 @@ def test_a_quiet_file_database_keeps_no_log_of_writes(logistic: Collection, tmp_
 
 
 def test_commits_reach_the_disk(logistic: Collection, tmp_path: Path) -> None:
-    with open_store(tmp_path / "x.db", create=True) as store, store._reading() as reading:
-        for connection in (store._connection, reading):
+    with open_store(tmp_path / "x.db", create=True) as store, store.database.reading() as reading:
+        for connection in (store.database.connection, reading):
             assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-@pytest.fixture
-def two_services(postgres_url: str) -> Iterator[tuple[Store, Store]]:
-    import psycopg
-
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
-    with open_store(postgres_url, create=True) as one, open_store(postgres_url) as other:
-        yield one, other
-
-
-def test_a_server_that_forgets_commits_is_told_not_to(two_services: tuple[Store, Store]) -> None:
-    store, _ = two_services
-    with store._reading() as connection:
-        connection.execute("ALTER ROLE postgres SET synchronous_commit = off")
-    try:
-        with open_store(store._url) as again, again._writing() as connection:
-            assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
-    finally:
-        with store._reading() as connection:
-            connection.execute("ALTER ROLE postgres RESET synchronous_commit")
-
-
-def test_two_services_on_one_database_count_a_report_once(
-    two_services: tuple[Store, Store], logistic: Collection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same report arrives at both: the second one to write finds the first one's work, and so do the counters."""
-    one, other = two_services
-    one.register(logistic)
-    other.refresh()
-    entry, own = _entry(logistic, 20, 1), _entry(logistic, 5, 2)
-    look, in_between = one._spent, [own, entry]
-
-    def looked(*given: Any) -> Any:
-        found = look(*given)
-        if in_between:
-            assert other.add([in_between.pop()], 0.0)[0].accepted > 0
-        return found
-
-    monkeypatch.setattr(one, "_spent", looked)
-    assert one.add([entry], 0.0) == [Outcome(0, 20, 0)]
-    assert one.counts(logistic).n_people == other.counts(logistic).n_people == 25
-    # the first rows of a window are made by both at once: neither writes over the other's
-    later, in_between[:] = Collection("later", logistic.model), []
-    one.register(later)
-    other.refresh()
-    in_between.append(_entry(later, 7, 3))
-    assert one.add([_entry(later, 9, 4)], 0.0) == [Outcome(9, 0, 0)]
-    assert one.counts(later).n_people == 16
-
-
-def test_two_writers_at_once_lose_no_counts(two_services: tuple[Store, Store], logistic: Collection) -> None:
-    one, other = two_services
-    one.register(logistic)
-    other.refresh()
-
-    def write(store: Store, first: int) -> None:
-        for seed in range(first, first + 60):
-            assert store.add([_entry(logistic, 3, seed)], 0.0) == [Outcome(3, 0, 0)]
-
-    with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(write, one, 0), pool.submit(write, other, 1000)]:
-            done.result()
-    assert one.counts(logistic).n_people == 360
-
-
-def test_transactions_of_ids_and_counters_share_no_answer(
-    two_services: tuple[Store, Store], logistic: Collection
-) -> None:
-    """What the database itself notes of a transaction leads from an id to a row with every answer, not to a counter."""
-    store, _ = two_services
-    store.register(logistic)
-    for seed in range(8):
-        store.add([_entry(logistic, 1, seed)], 0.0)
-    with store._reading() as connection:
-        linked = connection.execute(
-            "SELECT s.id, c.n FROM dperm_spent_1 s JOIN dperm_counters c ON s.xmin = c.xmin"
-        ).fetchall()
-    assert len(linked) == 1
-    assert len(linked[0][1]) == 8 * logistic.n_cells
 
 
 def test_addresses_that_hold_no_database(tmp_path: Path) -> None:

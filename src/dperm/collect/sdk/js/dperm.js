@@ -1,18 +1,18 @@
-// One random bit about a person, made on the person's own device. The Python client computes the same, line by line.
+// Makes one random bit about a person, on the person's own device. The Python client computes the same, line by line.
 // As a script: <script src="/sdk/dperm.js"></script> defines `dperm`. As a module: import dperm from "/sdk/dperm.mjs".
-// Comments have lines of their own, because the service leaves those lines out.
+// Comments have lines of their own, because the service removes those lines.
 var dperm = (() => {
   const W = 2 ** 32, { min, max, floor, abs, sqrt, exp, log1p } = Math,
   fail = (why) => { throw Error("dperm: " + why); },
   random = (n) => crypto.getRandomValues(new Uint32Array(n)),
   hex = (v) => [...new Uint8Array(v)].map((n) => n.toString(16).padStart(2, 0)).join(""),
-  // not a number counts as the lower end
+  // NaN counts as the lower end
   clamp = (v, lo, hi) => v > lo ? v < hi ? v : hi : lo,
   number = (v) => /n.m|b.o/.test(typeof v) ? +v : NaN,
   // an array, typed or not, is "[object ...Array]"
   is = (kinds, v) => kinds.test({}.toString.call(v)),
 
-  // what each kind of statistic makes of a record: j is its number, g its group, k its place in the group
+  // the value of each kind of statistic for a record: j is its number, g its group, k its place in the group
   kinds = {
     __proto__: null,
     moments: ({ exponents, ball, reach }, a, j) => {
@@ -50,7 +50,7 @@ var dperm = (() => {
     }, 1),
   },
 
-  // refuses what this module was not built for, and whole numbers that do not keep the stated epsilon
+  // refuses tasks that this module does not support, and whole numbers that violate the stated epsilon
   check = (d) => {
     const t = d.task, e = t.epsilon, f = t.floor, { rows, knots } = t.levels || { rows: [[W - f, f], [f, W - f]], knots: [f, f] };
     d.format == "dperm collection 1" && t.format == "dperm local task 1" && kinds[t.sketch.kind] && e === clamp(+e, 1e-3, 16) &&
@@ -60,7 +60,7 @@ var dperm = (() => {
       fail("unknown task");
   },
 
-  // a person's record from what the person knows; unknown or missing values, and whatever fails, make it not a number
+  // a person's record from their values; unknown or missing values, and any failure, make it NaN
   record = ({ columns, record: i }, x, y) => {
     try {
       x = columns.map((n, k) => number(x?.[is(/y]/, x) ? k : n]));
@@ -73,14 +73,14 @@ var dperm = (() => {
     } catch { return [NaN]; }
   },
 
-  // [number of the statistic, answer]; draw gives random whole numbers below 2^32
+  // [number of the statistic, answer]; draw returns random whole numbers below 2^32
   answer = (d, a, draw = () => random(1)[0]) => {
     const t = d.task, u = draw(), g = t.thresholds.findIndex((end) => u < end), k = floor(draw() * d.sizes[g] / W),
       j = d.sizes.slice(0, g).reduce((s, n) => s + n, k), lo = d.low[j] ?? d.low, hi = d.high[j] ?? d.high;
     let n = 0, b = 0, x;
-    // computed from every record, complete or not, and a failure is an answer: no record decides whether there is a report
+    // computed from every record, complete or not, and a failure gives an answer too: no record prevents a report
     try { x = (kinds[t.sketch.kind](t.sketch, a, j, g, k) - lo) / (hi - lo); } catch {}
-    // last of all, so that x is in [0, 1] whatever a description says
+    // last, so that x is in [0, 1] whatever a description says
     x = clamp(a.every(isFinite) && x, 0, 1);
     if (!t.levels) return [j, +(draw() < t.floor + floor(x * (W - 2 * t.floor)))];
     const { rows, knots } = t.levels, z = 2 * x - 1;
@@ -90,21 +90,21 @@ var dperm = (() => {
     return [j, b];
   },
 
-  // the finished report, made once and kept: a second call gives the same bytes, whatever it is called with
+  // the finished report, made once and stored: later calls return the same bytes, whatever values they pass
   report = async (d, x, y, { cap = 4, token = "", store = localStorage } = {}) => {
     check(d);
     // names are public: a misspelled one is a mistake of the application, not a missing value
     for (const n in x) is(/y]/, x) || d.columns.includes(n) || fail("no column " + n);
-    // what a Map holds would all be unknown
+    // the values in a Map would all count as unknown
     is(/y]|\s[OUN]/, x) || fail("no columns");
     const make = () => {
       const all = JSON.parse(store.getItem("dperm")) || {}, e = d.task.epsilon;
       if (!all[d.hash]) {
         Object.values(all).reduce((s, r) => s + r[0], e) <= cap || fail("epsilon cap");
-        // the collector would refuse the report, and there is never another
+        // the collector would refuse the report, and the device never makes another
         token.length == 64 * d.tokens && !/[^\da-f]/.test(token) || fail("token");
         const [j, b] = answer(d, record(d, x, y)), id = token.slice(0, 32) || hex(random(4).buffer);
-        // one length for every report
+        // every report has the same length
         all[d.hash] = [e, JSON.stringify({ task: d.hash, id, j, b, token: token.slice(32) || void 0 }).padEnd(224)];
         store.setItem("dperm", JSON.stringify(all));
       }

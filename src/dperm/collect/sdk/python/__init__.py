@@ -1,9 +1,10 @@
-"""The Python client: one random bit about a person, made on the person's own device.
+"""The Python client: makes one random bit about a person, on the person's own device.
 
-Needs nothing but the standard library, so this folder can be copied into an application as it is.
+It uses the standard library only and imports nothing else of dperm, so an application can copy this folder as it is.
+Whatever is added here must keep that, and must compute the same as ``js/dperm.js``.
 """
 
-from dperm.collect.sdk.python.device import Device, load
-from dperm.collect.sdk.python.report import RefusedTask, answer, check, record, word
+from dperm.collect.sdk.python.device import Device, load, parse_task
+from dperm.collect.sdk.python.report import RefusedTask, answer, check, random_word, record
 
-__all__ = ["Device", "RefusedTask", "answer", "check", "load", "record", "word"]
+__all__ = ["Device", "RefusedTask", "answer", "check", "load", "parse_task", "random_word", "record"]

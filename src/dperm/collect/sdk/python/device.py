@@ -1,4 +1,4 @@
-"""A device: keeps its finished reports, so that a retry sends the same bits, and a cap on their epsilon."""
+"""A person's device: stores its finished reports, so that a retry sends the same bits, and limits their epsilon."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from typing import Any
 
 from dperm.collect.sdk.python.report import RefusedTask, answer, check, record
 
-__all__ = ["LENGTH", "Device", "load", "opened"]
+__all__ = ["LENGTH", "Device", "load", "parse_task"]
 
-#: length of every report in bytes, filled up with blanks: it tells nothing
+#: length of every report in bytes, padded with blanks: the length reveals nothing
 LENGTH = 224
 
-_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
-def _whole(digits: str) -> int | float:
+def _parse_int(digits: str) -> int | float:
     """Read whole numbers as JavaScript does: long ones are floating-point numbers."""
     return int(digits) if len(digits) < 16 else float(digits)
 
 
-def opened(text: str, hash: str | None = None, url: str = "") -> dict[str, Any]:
-    """Return a task from the text that the service serves; refuses another one than ``hash`` names."""
+def parse_task(text: str, hash: str | None = None, url: str = "") -> dict[str, Any]:
+    """Return the task in a description's text; with ``hash``, refuses a text with another hash."""
     found = hashlib.sha256(text.encode()).hexdigest()
     if hash is not None and hash != found:
-        raise RefusedTask("the task has changed: its hash is not the one that this application was built for.")
+        raise RefusedTask("the task has changed: its hash is not the one that this application expects.")
     try:
-        task = json.loads(text, parse_int=_whole)
+        task = json.loads(text, parse_int=_parse_int)
         check(task)
     except (ValueError, TypeError) as error:
         raise RefusedTask(str(error) if isinstance(error, RefusedTask) else "this is not a task.") from None
@@ -45,8 +45,8 @@ def opened(text: str, hash: str | None = None, url: str = "") -> dict[str, Any]:
 
 def load(url: str, hash: str | None = None) -> dict[str, Any]:
     """Fetch a task, such as ``https://collect.example/v1/speed``."""
-    with urllib.request.urlopen(url + "/schema", timeout=_SECONDS) as response:
-        return opened(response.read().decode(), hash, url)
+    with urllib.request.urlopen(url + "/schema", timeout=_TIMEOUT_SECONDS) as response:
+        return parse_task(response.read().decode(), hash, url)
 
 
 class Device:
@@ -55,7 +55,7 @@ class Device:
     Parameters
     ----------
     path : path
-        File that keeps finished reports. Without it, or if it is lost, a person could be asked twice.
+        File that stores finished reports. If it is lost, a person may be asked twice.
     cap : float
         Bound on the sum of epsilon over all tasks that this device ever answers.
     """
@@ -64,35 +64,35 @@ class Device:
         self.path, self.cap = Path(path), cap
 
     def report(self, task: Mapping[str, Any], x: Any, y: Any = None, token: str = "") -> str:
-        """Return the finished report: made once and kept, the same whatever a later call is given."""
+        """Return the finished report. It is made once and stored; later calls return it, whatever values they pass."""
         check(task)
         name, epsilon = task["hash"], task["task"]["epsilon"]
-        with self._alone():
-            kept = self._kept()
-            if name not in kept:
-                if not sum(one[0] for one in kept.values()) + epsilon <= self.cap:
-                    raise RefusedTask(f"no report: it would pass this device's cap of epsilon {self.cap:g}.")
-                # the collector would refuse the report, and there is never another
+        with self._locked():
+            stored = self._stored()
+            if name not in stored:
+                if not sum(one[0] for one in stored.values()) + epsilon <= self.cap:
+                    raise RefusedTask(f"no report: it would exceed this device's epsilon cap of {self.cap:g}.")
+                # the collector would refuse the report, and the device never makes another
                 if not re.fullmatch("[0-9a-f]{64}" if task.get("tokens") else "", token):
                     raise RefusedTask(
-                        "no report: this collection needs a one-time token of 64 hexadecimal digits in small letters."
+                        "no report: this collection needs a one-time token of 64 lower-case hexadecimal digits."
                         if task.get("tokens")
-                        else "no report: this collection takes no tokens, leave it out."
+                        else "no report: this collection takes no tokens, leave the token out."
                     )
                 j, b = answer(task, record(task, x, y))
                 made = {"task": name, "id": token[:32] or secrets.token_hex(16), "j": j, "b": b}
                 if token:
                     made["token"] = token[32:]
-                kept[name] = [epsilon, json.dumps(made, separators=(",", ":")).ljust(LENGTH)]
-                self._keep(kept)
-        return str(kept[name][1])
+                stored[name] = [epsilon, json.dumps(made, separators=(",", ":")).ljust(LENGTH)]
+                self._store(stored)
+        return str(stored[name][1])
 
     def send(self, task: Mapping[str, Any], report: str) -> bool:
-        """Send a report; True if the service has it, also if it had it before."""
+        """Send a report; True if the service has it, now or from an earlier call."""
         headers = {"Content-Type": "text/plain;charset=UTF-8", "User-Agent": "dperm"}
         request = urllib.request.Request(task["url"] + "/reports", report.encode(), headers, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
                 return bool(200 <= response.status < 300)
         except urllib.error.HTTPError as error:
             error.close()
@@ -100,22 +100,24 @@ class Device:
         except OSError:
             return False
 
-    def _kept(self) -> dict[str, Any]:
+    def _stored(self) -> dict[str, Any]:
         try:
-            kept = json.loads(self.path.read_text(encoding="ascii")) if self.path.exists() else {}
-            if all(isinstance(one[0], int | float) and isinstance(one[1], str) for one in kept.values()):
-                return dict(kept)
+            stored = json.loads(self.path.read_text(encoding="ascii")) if self.path.exists() else {}
+            if all(isinstance(one[0], int | float) and isinstance(one[1], str) for one in stored.values()):
+                return dict(stored)
         except (ValueError, TypeError, AttributeError, LookupError):
             pass
-        # it may hold reports that were sent: a new one could cost a second time
-        raise RefusedTask(f"no report: {str(self.path)!r} is damaged, restore it; reports that it kept are unknown.")
+        # it may hold reports that were sent: a new one would cost epsilon again
+        raise RefusedTask(
+            f"no report: {str(self.path)!r} is damaged; restore it, because it may hold reports that were sent."
+        )
 
-    def _keep(self, kept: Mapping[str, Any]) -> None:
-        """Replace the file whole, on disk before the report is handed out."""
+    def _store(self, stored: Mapping[str, Any]) -> None:
+        """Replace the whole file; it is on disk before the report is returned."""
         handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
         try:
             with os.fdopen(handle, "w", encoding="ascii") as file:
-                json.dump(kept, file)
+                json.dump(stored, file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, self.path)
@@ -124,12 +126,12 @@ class Device:
             raise
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Let one process at a time make a report."""
         with self.path.with_name(self.path.name + ".lock").open("w") as lock:
             try:
                 import fcntl
-            except ImportError:  # a platform without file locks
+            except ImportError:  # this platform has no file locks
                 yield
                 return
             fcntl.flock(lock, fcntl.LOCK_EX)

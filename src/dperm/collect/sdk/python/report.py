@@ -1,4 +1,4 @@
-"""What a report says; ``js/dperm.js`` computes the same, operation by operation, with the same results."""
+"""Compute the content of a report; ``js/dperm.js`` computes the same, operation by operation."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any
 
-__all__ = ["RefusedTask", "answer", "check", "record", "word"]
+__all__ = ["RefusedTask", "answer", "check", "random_word", "record"]
 
 _WORDS = 2**32
-_NOT_MINE = "this task is not of a kind that this client was built for."
+_UNKNOWN_TASK = "this client does not support this task."
 
 
 class RefusedTask(ValueError):
-    """A task that this client was not built for, or that it must not answer."""
+    """A task that this client does not support or must not answer."""
 
 
-def word() -> int:
+def random_word() -> int:
     """Return a random whole number below 2^32 from the operating system."""
     return secrets.randbits(32)
 
 
 def clamp(v: float, low: float, high: float) -> float:
-    """Return v within the range; not a number counts as the lower end."""
+    """Return v within the range; NaN counts as the lower end."""
     return (v if v < high else high) if v > low else low
 
 
 def ratio(a: float, b: float) -> float:
-    """Return a / b as JavaScript does: no division fails."""
+    """Return a / b as JavaScript does: division never fails."""
     if b == 0.0:
         return math.nan if a == 0.0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
     return a / b
 
 
 def _at(values: Sequence[float], i: int) -> float:
-    """Return a number of a list; one that is not there is not a number."""
+    """Return a number of a list; NaN if it is not there."""
     return values[i] if i < len(values) else math.nan
 
 
@@ -107,32 +107,32 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Sequence[float], int, int, int], 
 
 # ---------------------------------------------------------------------------------- a report
 def check(d: Mapping[str, Any]) -> None:
-    """Refuse what this client was not built for, and whole numbers that do not keep the stated epsilon."""
+    """Refuse tasks that this client does not support, and whole numbers that violate the stated epsilon."""
     try:
         t = d["task"]
         epsilon, floor = t["epsilon"], t.get("floor", 0)
-        both = {"rows": [[_WORDS - floor, floor], [floor, _WORDS - floor]], "knots": [0, 1]}
-        rows, knots = ((t.get("levels") or both)[key] for key in ("rows", "knots"))
-        built_for = d["format"] == "dperm collection 1" and t["format"] == "dperm local task 1"
-        built_for = built_for and t["sketch"]["kind"] in _KINDS and _plain(epsilon) and 1e-3 <= epsilon <= 16.0
-        built_for = built_for and len(rows) == len(knots) and all(_plain(v) and math.isfinite(v) for v in knots)
+        one_bit: dict[str, Any] = {"rows": [[_WORDS - floor, floor], [floor, _WORDS - floor]], "knots": [0, 1]}
+        rows, knots = ((t.get("levels") or one_bit)[key] for key in ("rows", "knots"))
+        supported = d["format"] == "dperm collection 1" and t["format"] == "dperm local task 1"
+        supported = supported and t["sketch"]["kind"] in _KINDS and _plain(epsilon) and 1e-3 <= epsilon <= 16.0
+        supported = supported and len(rows) == len(knots) and all(_plain(v) and math.isfinite(v) for v in knots)
         whole = all(_plain(n) and n > 0 and n % 1 == 0 for row in rows for n in row)
         whole = whole and all(sum(row) == _WORDS for row in rows)
         most = math.exp(epsilon) * (1.0 + 1e-9)
-        kept = all(max(column) <= min(column) * most for column in zip(*rows, strict=True))
+        within_epsilon = all(max(column) <= min(column) * most for column in zip(*rows, strict=True))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
-        raise RefusedTask(_NOT_MINE) from None
-    if not (built_for and whole and kept):
-        raise RefusedTask(_NOT_MINE)
+        raise RefusedTask(_UNKNOWN_TASK) from None
+    if not (supported and whole and within_epsilon):
+        raise RefusedTask(_UNKNOWN_TASK)
 
 
 def _plain(v: Any) -> bool:
-    """Whether a part of a description is a number, and not a text or a truth value that passes for one."""
+    """Whether a value of a description is a number, and not a string or Boolean that Python accepts as one."""
     return type(v) in (int, float)
 
 
 def _number(v: Any) -> float:
-    # numpy's truth values are not numbers to Python; this folder does not need numpy
+    # Python does not count numpy's Booleans as numbers; this folder must not import numpy
     if not isinstance(v, Real) and type(v).__name__ not in ("bool", "bool_"):
         return math.nan
     try:
@@ -141,37 +141,37 @@ def _number(v: Any) -> float:
         return math.nan
 
 
-def _known(columns: Sequence[str], x: Any) -> list[float]:
-    """Return what the person knows, by name or in the order of the columns. Refusals look at names alone."""
+def _values(columns: Sequence[str], x: Any) -> list[float]:
+    """Return a person's values, given by name or in the order of the columns. Refusals depend on names only."""
     if isinstance(x, Mapping):
-        strange = [name for name in x if name not in columns]
-        if strange:
-            raise ValueError(f"there is no column {strange[0]!r}: the columns are {', '.join(columns)}.")
+        unknown = [name for name in x if name not in columns]
+        if unknown:
+            raise ValueError(f"there is no column {unknown[0]!r}: the columns are {', '.join(columns)}.")
         return [_number(x.get(name)) for name in columns]
     if x is not None and (not hasattr(x, "__len__") or isinstance(x, str | bytes | Set)):
-        raise ValueError("what a person knows must be given by name, or as a list in the order of the columns.")
+        raise ValueError("the values must be given by name, or as a list in the order of the columns.")
     given = [] if x is None else list(x)
     return [_number(given[k]) if k < len(given) else math.nan for k in range(len(columns))]
 
 
 def record(d: Mapping[str, Any], x: Any, y: Any = None) -> list[float]:
-    """Return a person's record from what the person knows: ``x`` by name or in the order of the columns.
+    """Return a person's record from the values ``x``, given by name or in the order of the columns.
 
-    Unknown or missing values make it not a number, which is reported like the lower end: whether somebody has a value
-    does not show. Names are public: an unknown one is a mistake of the application, and refused.
+    Unknown or missing values make it NaN, which is reported like the lower end: a report does not show whether a person
+    has a value. Names are public: an unknown one is a mistake of the application, and refused.
     """
-    known = _known(d["columns"], x)
+    values = _values(d["columns"], x)
     try:
-        return _scaled(d["record"], known, y)
+        return _scaled(d["record"], values, y)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return [math.nan]  # a forged description: what fails for some must not show
+        return [math.nan]  # a forged description: a failure for some records must not show
 
 
-def _scaled(i: Mapping[str, Any] | None, known: list[float], y: Any) -> list[float]:
-    if not i or not all(map(math.isfinite, known)):
-        return known
+def _scaled(i: Mapping[str, Any] | None, values: list[float], y: Any) -> list[float]:
+    if not i or not all(map(math.isfinite, values)):
+        return values
     row = [
-        clamp(ratio(v - _at(i["centre"], k), _at(i["scale"], k)), -i["clip"], i["clip"]) for k, v in enumerate(known)
+        clamp(ratio(v - _at(i["centre"], k), _at(i["scale"], k)), -i["clip"], i["clip"]) for k, v in enumerate(values)
     ]
     total = 0.0
     for v in row:
@@ -194,8 +194,8 @@ def _scaled(i: Mapping[str, Any] | None, known: list[float], y: Any) -> list[flo
     return row + [1.0 if k == same[0] else -1.0 for k in range(len(i["classes"]))]
 
 
-def answer(d: Mapping[str, Any], a: Sequence[float], draw: Callable[[], int] = word) -> tuple[int, int]:
-    """Return the number of a statistic and the answer to it; ``draw`` gives random whole numbers below 2^32."""
+def answer(d: Mapping[str, Any], a: Sequence[float], draw: Callable[[], int] = random_word) -> tuple[int, int]:
+    """Return the number of a statistic and the answer to it; ``draw`` returns random whole numbers below 2^32."""
     t, sizes = d["task"], d["sizes"]
     u = draw()
     g = next(k for k, end in enumerate(t["thresholds"]) if u < end)
@@ -203,12 +203,12 @@ def answer(d: Mapping[str, Any], a: Sequence[float], draw: Callable[[], int] = w
     j = sum(sizes[:g]) + k
     low, high = (_at(ends, j) if isinstance(ends, list) else ends for ends in (d["low"], d["high"]))
     sketch = t["sketch"]
-    # from every record, complete or not, and a failure is an answer: no record decides whether there is a report
+    # computed from every record, complete or not, and a failure gives an answer too: no record prevents a report
     try:
         x = ratio(_KINDS[sketch["kind"]](sketch, a, j, g, k) - low, high - low)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         x = math.nan
-    # last of all, so that x is in [0, 1] whatever a description says
+    # last, so that x is in [0, 1] whatever a description says
     x = clamp(x if all(map(math.isfinite, a)) else math.nan, 0.0, 1.0)
     if not t.get("levels"):
         return j, int(draw() < t["floor"] + math.floor(x * (_WORDS - 2 * t["floor"])))

@@ -1,4 +1,4 @@
-"""Group commit: reports of a few milliseconds share one transaction, and are acknowledged after it."""
+"""Group commit: reports that arrive within a few milliseconds share one transaction, and are acknowledged after it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,31 @@ from dperm.errors import StoreError
 
 __all__ = ["GroupCommit"]
 
-#: a transaction begins at least so long after the one before; reports that waited for that one wait no more
+#: least time between the beginnings of two transactions; reports that waited for the first one wait no longer
 GAP_SECONDS = 0.005
-#: without new reports for so long, the database is tidied; after an attempt that failed, twice as long, up to the most
+#: after so long without new reports the database is tidied; after a failed attempt twice as long, up to the maximum
 QUIET_SECONDS = 0.5
 MOST_QUIET_SECONDS = 60.0
-#: reports that may wait before new ones are turned away
+#: waiting reports before new ones are refused
 MOST_WAITING = 50_000
 
 
 class GroupCommit:
-    """Collects entries and writes them in the order of their arrival, one transaction at a time.
+    """Writes entries in the order of their arrival, one transaction at a time.
 
     Parameters
     ----------
     store : Store
         Where reports are counted.
     metrics : ServiceMetrics
-        What is measured.
+        Where outcomes and durations are recorded.
     clock : callable
         Seconds since 1970; decides the counting window.
+
+    Attributes
+    ----------
+    failure : str or None
+        Why the last transaction failed; None if it did not.
     """
 
     def __init__(self, store: Store, metrics: ServiceMetrics, clock: Callable[[], float] = time.time) -> None:
@@ -44,17 +49,18 @@ class GroupCommit:
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "dperm-store")
         self._runner: asyncio.Task[None] | None = None
-        self._ending = False
-        self._tidy, self._quiet = False, QUIET_SECONDS  # whoever wrote last may have been killed before it tidied
-        self.failing: str | None = None
+        self._stopping = False
+        # a service before this one may have been killed before it tidied
+        self._is_tidy, self._quiet_seconds = False, QUIET_SECONDS
+        self.failure: str | None = None
 
     def start(self) -> None:
         """Begin to write."""
         self._runner = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Write what is waiting, then end."""
-        self._ending = True
+        """Write the waiting reports, then end."""
+        self._stopping = True
         self._wake.set()
         if self._runner is not None:
             await self._runner
@@ -62,7 +68,7 @@ class GroupCommit:
 
     @property
     def full(self) -> bool:
-        """Whether so many reports are waiting that a new one should come later."""
+        """Whether so many reports are waiting that new ones are refused."""
         return self._n_waiting >= MOST_WAITING
 
     async def add(self, entry: Entry) -> Outcome:
@@ -73,29 +79,29 @@ class GroupCommit:
         self._wake.set()
         return await future
 
-    def disturb(self) -> None:
-        """Say that something in the database was replaced: it is tidied in the next quiet moment."""
-        self._tidy, self._quiet = False, QUIET_SECONDS
+    def request_tidying(self) -> None:
+        """Tidy the database when no reports arrive: something in it was replaced."""
+        self._is_tidy, self._quiet_seconds = False, QUIET_SECONDS
         self._wake.set()
 
-    async def try_again(self) -> None:
-        """After a failure, find out whether the database can be used again."""
-        if self.failing is not None:
+    async def check_recovery(self) -> None:
+        """After a failure, raise if the database still cannot be written."""
+        if self.failure is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._store.probe)
-            self.failing = None
+            self.failure = None
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         started = -GAP_SECONDS
-        while not self._ending or self._waiting:
+        while not self._stopping or self._waiting:
             try:
-                await asyncio.wait_for(self._wake.wait(), None if self._tidy else self._quiet)
+                await asyncio.wait_for(self._wake.wait(), None if self._is_tidy else self._quiet_seconds)
             except TimeoutError:
-                self._tidy, self._quiet = True, min(2.0 * self._quiet, MOST_QUIET_SECONDS)
+                self._is_tidy, self._quiet_seconds = True, min(2.0 * self._quiet_seconds, MOST_QUIET_SECONDS)
                 done = False
-                with suppress(Exception):  # the next report will tell; whoever writes them must not end here
+                with suppress(Exception):  # the next report shows what is wrong; this task must go on
                     done = await loop.run_in_executor(self._thread, self._store.tidy)
-                self._tidy = self._tidy and done  # somebody may have disturbed it meanwhile
+                self._is_tidy = self._is_tidy and done  # tidying may have been requested again meanwhile
                 continue
             await asyncio.sleep(max(0.0, GAP_SECONDS - (time.perf_counter() - started)))
             batch, self._waiting = self._waiting, []
@@ -104,24 +110,24 @@ class GroupCommit:
                 continue
             entries = [entry for entry, _ in batch]
             started = time.perf_counter()
-            self._tidy, self._quiet = False, QUIET_SECONDS
+            self._is_tidy, self._quiet_seconds = False, QUIET_SECONDS
             outcomes: list[Any]
             try:
                 outcomes = await loop.run_in_executor(self._thread, self._store.add, entries, self._clock())
-                self.failing = None
+                self.failure = None
             except Exception as error:
-                self.failing = str(error) if isinstance(error, StoreError) else f"unexpected {type(error).__name__}"
-                outcomes = [StoreError(self.failing)] * len(batch)
-            self._metrics.committed(time.perf_counter() - started, ok=self.failing is None)
+                self.failure = str(error) if isinstance(error, StoreError) else f"unexpected {type(error).__name__}"
+                outcomes = [StoreError(self.failure)] * len(batch)
+            self._metrics.committed(time.perf_counter() - started, ok=self.failure is None)
             self._n_waiting -= sum(len(entry.keys) for entry in entries)
             for (_, future), outcome in zip(batch, outcomes, strict=True):
-                if future.cancelled():  # the device went away; its report is counted all the same
+                if future.cancelled():  # the device disconnected; its report is counted all the same
                     continue
                 if isinstance(outcome, Exception):
                     future.set_exception(outcome)
                 else:
                     self._metrics.counted(outcome)
                     future.set_result(outcome)
-        if not self._tidy:  # nobody may come back to do it
+        if not self._is_tidy:  # no later service may come to do it
             with suppress(Exception):
                 await loop.run_in_executor(self._thread, self._store.tidy)
