@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dperm.errors import DpermError
 from dperm.vertical.transport.base import Arrived, Event, Transport
-from dperm.vertical.transport.envelope import REFUSAL, REPLY, Envelope, error_of
+from dperm.vertical.transport.envelope import REFUSAL, REPLY, Envelope, refusal_error
 
 __all__ = ["FaultyTransport"]
 
@@ -67,16 +67,16 @@ class FaultyTransport:
         if isinstance(event, Arrived):
             said = event.envelope
             if said.kind == REFUSAL:
-                self.refused.append(str(error_of(said)))
+                self.refused.append(str(refusal_error(said)))
             if said.kind == REPLY:
                 self.answers[event.party, said.step].append(_plain(said))
                 if said.step == self._die_at:
                     raise DpermError("the coordinator breaks off here.")
         return event
 
-    def close(self, farewell: str = "") -> None:
+    def close(self, reason: str = "") -> None:
         """Close what carries envelopes."""
-        self._inner.close(farewell)
+        self._inner.close(reason)
 
 
 def _plain(said: Envelope) -> str:

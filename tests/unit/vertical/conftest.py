@@ -17,15 +17,16 @@ from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.identity.keys import Identity, Trust
 from dperm.vertical.methods.connection_test import ConnectionTestHandler
+from dperm.vertical.methods.registry import coordinator_handler, spec_from_config
 from dperm.vertical.participant.config import read_config
-from dperm.vertical.participant.policy import PartyPolicy, coordinator_handler, spec_of
+from dperm.vertical.participant.policy import PartyPolicy
 from dperm.vertical.participant.tables import LabelTable, PartyTable
 from dperm.vertical.session.coordinator import CoordinatorSession
 from dperm.vertical.session.party import PartySession
-from dperm.vertical.session.simulate import passing_identities
+from dperm.vertical.session.simulate import temporary_identities
 from dperm.vertical.session.spec import RunSpec
 from dperm.vertical.transport.base import InProcess
-from dperm.vertical.transport.envelope import FIRST, RENEWAL, REPLY, REQUEST, Envelope, error_of, next_digest
+from dperm.vertical.transport.envelope import FIRST, RENEWAL, REPLY, REQUEST, Envelope, next_digest, refusal_error
 from dperm.vertical.transport.wire import encode
 
 PARTIES = ("org-a", "org-b", "org-c")
@@ -42,7 +43,7 @@ class Stage:
     sessions: dict[str, PartySession] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.identities = passing_identities([*self.spec.parties, "lab"])
+        self.identities = temporary_identities([*self.spec.parties, "lab"])
 
     def start(self, *names: str) -> None:
         for name in names or self.spec.parties:
@@ -130,7 +131,7 @@ class Organisations:
         allow: str = "",
     ) -> None:
         self.root, self.names = root, PAIR
-        self.identities = passing_identities([*PAIR, "lab", "ghost"])
+        self.identities = temporary_identities([*PAIR, "lab", "ghost"])
         self.sessions: dict[str, PartySession] = {}
         self.options = options_of(method) if options is None else options
         rng = np.random.default_rng(0)
@@ -158,7 +159,7 @@ class Organisations:
             (folder / "config.toml").write_text(text)
 
     def spec(self) -> RunSpec:
-        return spec_of(read_config(self.root / "lab" / "config.toml"))
+        return spec_from_config(read_config(self.root / "lab" / "config.toml"))
 
     def policy(self, name: str, pins: tuple[tuple[str, str], ...] = ()) -> PartyPolicy:
         one = self.identities[name]
@@ -213,7 +214,7 @@ class Coordinator:
             self.nonces[self.party] = said.nonces
             return self.ask(message, attempt + 1)
         if said.kind != REPLY:
-            raise error_of(said)
+            raise refusal_error(said)
         self.nonces[self.party] = said.nonces or self.nonces.get(self.party, bytes(16))
         reply = said.message()
         self.state = next_digest(self.state, self.step, asked.content, reply)
@@ -297,7 +298,7 @@ class People:
 
     def __init__(self, root: Path) -> None:
         self.root, self.sessions = root, {}
-        self.identities = passing_identities([*PAIR, "lab"])
+        self.identities = temporary_identities([*PAIR, "lab"])
         for name, low, high in (("org-a", 1, 60), ("org-b", 11, 70), ("lab", 6, 65)):
             (root / name).mkdir()
             address = 'listen = "localhost:0"' if name == "lab" else 'coordinator = "localhost:1"'
@@ -345,7 +346,7 @@ class People:
         transport = _Dying({name: lambda data, name=name: self.sessions[name].handle(data) for name in PAIR})
         transport.before = before
         handler = coordinator_handler(config, self.identities["lab"])
-        return CoordinatorSession(spec_of(config), config.state / "runs", handler).run(transport)
+        return CoordinatorSession(spec_from_config(config), config.state / "runs", handler).run(transport)
 
     def align(self, name: str = "al-1", **how: Any) -> Any:
         return self.run(name=name, method="align", options={}, **how)

@@ -90,8 +90,8 @@ def align(config: Path, new_people: bool, name: str | None, quiet: bool, page: i
 @_QUIET
 def predict(config: Path, model_path: Path, out: Path, without: Sequence[str], name: str | None, quiet: bool) -> None:
     """Predict for the people in the parties' [predict] tables."""
+    from dperm.vertical.methods.prediction import read_model
     from dperm.vertical.participant.config import read_config
-    from dperm.vertical.participant.policy import read_model
 
     given, model = read_config(config), read_model(model_path)
     parties = tuple(party for party in model["parties"] if party not in without)
@@ -111,19 +111,19 @@ def predict(config: Path, model_path: Path, out: Path, without: Sequence[str], n
 
 
 def _coordinate(configs: Sequence[Any], quiet: bool, page: int | None, model: Mapping[str, Any] | None = None) -> None:
+    from dperm.cli.vertical.progress import Page, TerminalProgress
     from dperm.vertical.identity.keys import Identity
-    from dperm.vertical.participant.policy import coordinator_handler, spec_of
-    from dperm.vertical.session.activity_log import AuditLog
+    from dperm.vertical.methods.registry import coordinator_handler, spec_from_config
     from dperm.vertical.session.coordinator import CoordinatorSession
-    from dperm.vertical.session.progress import Page, TerminalView
+    from dperm.vertical.transport.activity_log import ActivityLog
     from dperm.vertical.transport.grpc_hub import GrpcHub
 
     first = configs[0]
     identity = Identity.load(first.keys, first.name, tuple(first.pins.items()), first.revoked)
-    audit = AuditLog(first.audit or first.state / "audit.jsonl")
+    audit = ActivityLog(first.audit or first.state / "audit.jsonl")
     sessions = []
     for config in configs:
-        spec, handler = spec_of(config), coordinator_handler(config, identity, model)
+        spec, handler = spec_from_config(config), coordinator_handler(config, identity, model)
         session = CoordinatorSession(
             spec, config.state / "runs", handler, config.patience, config.limit, log=audit.write
         )
@@ -149,7 +149,7 @@ def _coordinate(configs: Sequence[Any], quiet: bool, page: int | None, model: Ma
     click.echo(f"listening on port {hub.port} for {', '.join(sorted(roster))}", err=True)
     if server is not None:
         click.echo(f"progress: {server.url}", err=True)
-    view = None if quiet else TerminalView(lambda: statuses)
+    view = None if quiet else TerminalProgress(lambda: statuses)
     try:
         if view is not None:
             view.__enter__()
@@ -192,7 +192,7 @@ def _all(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def _say_result(config: Any, spec: Any, result: Any) -> None:
-    from dperm.vertical.identity.alignment import ALIGN
+    from dperm.vertical.methods.alignment import ALIGN
 
     if spec.method == ALIGN:
         click.echo(f"{spec.run}: {result['common']} people in common; every participant has its order file.")
@@ -215,8 +215,8 @@ def party(config: Path, stay: bool) -> None:
     from dperm.vertical.identity.keys import Identity
     from dperm.vertical.participant.config import read_config
     from dperm.vertical.participant.policy import PartyPolicy
-    from dperm.vertical.session.activity_log import AuditLog
     from dperm.vertical.session.party import PartySession
+    from dperm.vertical.transport.activity_log import ActivityLog
     from dperm.vertical.transport.grpc_link import GrpcLink
 
     given = read_config(config)
@@ -224,7 +224,7 @@ def party(config: Path, stay: bool) -> None:
     identity = Identity.load(given.keys, given.name, pins, given.revoked)
     policy = PartyPolicy(given, identity)
     policy.open()
-    audit = AuditLog(given.audit or given.state / "audit.jsonl")
+    audit = ActivityLog(given.audit or given.state / "audit.jsonl")
 
     under_way: set[str] = set()
 
@@ -276,12 +276,13 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
     every participant's ledger, and leaves the run in everybody's state folder. A rehearsal charges nothing.
     """
     from dperm.solvers.vertical import TASKS
+    from dperm.vertical.methods.registry import coordinator_handler, spec_from_config
     from dperm.vertical.participant.config import read_config
-    from dperm.vertical.participant.policy import PartyPolicy, coordinator_handler, spec_of
-    from dperm.vertical.session.simulate import passing_identities, simulate_with
+    from dperm.vertical.participant.policy import PartyPolicy
+    from dperm.vertical.session.simulate import simulate_in_folders, temporary_identities
 
     first, *others = (read_config(path) for path in configs)
-    spec = spec_of(first)
+    spec = spec_from_config(first)
     given = {config.name: config for config in others}
     missing = sorted(set(spec.parties) - set(given))
     if missing:
@@ -299,12 +300,12 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
                 'say so with --charge, or try `method = "connection-test"`, which charges nothing.'
             )
         click.echo(f"dperm: note: epsilon {spec.options.get('epsilon')} is charged to the ledgers of {who}", err=True)
-    identities = passing_identities([first.name, *spec.parties])
+    identities = temporary_identities([first.name, *spec.parties])
     handlers = {name: PartyPolicy(given[name], identities[name]) for name in spec.parties}
     for handler in handlers.values():
         handler.open()
     roots = {name: given[name].state / "runs" for name in spec.parties}
-    result = simulate_with(
+    result = simulate_in_folders(
         spec,
         coordinator_handler(first, identities[first.name]),
         handlers,

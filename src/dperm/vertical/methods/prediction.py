@@ -7,6 +7,8 @@ log.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,17 +17,25 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from dperm.atomic_files import write_atomically
 from dperm.errors import InvalidInput
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.types import FloatArray, IntArray
+from dperm.vertical.identity.names import require_safe_name
 from dperm.vertical.methods.training import MODEL_FORMAT
-from dperm.vertical.participant.tables import PartyTable
+from dperm.vertical.participant.tables import OwnRows, PartyTable
 from dperm.vertical.session.row_checks import ALIGNMENT, refuse_different_rows, refuse_undeclared_rows
 from dperm.vertical.session.spec import PreparedRun, RunSpec
-from dperm.vertical.transport.envelope import checked_name
 
-__all__ = ["PREDICT", "CoordinatorPredictionHandler", "PredictionHandler", "predictions"]
+__all__ = [
+    "PREDICT",
+    "CoordinatorPredictionHandler",
+    "PredictionHandler",
+    "predicted_values",
+    "read_model",
+    "write_predictions",
+]
 
 PREDICT = "predict"
 _GRID = 2.0**32
@@ -82,7 +92,7 @@ class PredictionHandler:
         self._name, self._table, self._models = name, table, models
 
     def _model(self, spec: RunSpec) -> Mapping[str, Any]:
-        run = checked_name(str(spec.options.get("model", "")), "`model` of a prediction")
+        run = require_safe_name(str(spec.options.get("model", "")), "`model` of a prediction")
         try:
             model = json.loads((self._models / f"{run}.json").read_text(encoding="utf-8"))
             if model["format"] != MODEL_FORMAT:
@@ -138,13 +148,13 @@ class CoordinatorPredictionHandler:
         without = sorted(set(self._model["parties"]) - set(spec.parties))
         # a party that is left out counts with its columns in the middle of their ranges, and with its intercept
         kept = sum(self._model.get("intercepts", {}).get(party, 0.0) for party in without)
-        made = predictions(self._model, program.result() + kept)
+        made = predicted_values(self._model, program.result() + kept)
         made["without"] = without
         self._keep(made, str(next(iter(spec.facts.values())).get(ALIGNMENT) or ""))
         return made
 
 
-def predictions(model: Mapping[str, Any], scores: FloatArray) -> dict[str, Any]:
+def predicted_values(model: Mapping[str, Any], scores: FloatArray) -> dict[str, Any]:
     """Turn sums of partial scores into what the model predicts."""
     target = model["target"]
     if target["kind"] == "classes":
@@ -155,3 +165,37 @@ def predictions(model: Mapping[str, Any], scores: FloatArray) -> dict[str, Any]:
         return made
     low, high = target["low"], target["high"]
     return {"prediction": ((low + high) / 2.0 + (high - low) / 2.0 * np.clip(scores, -1.0, 1.0)).tolist()}
+
+
+def read_model(path: Path) -> dict[str, Any]:
+    """Read a model that the coordinator of a training run wrote."""
+    try:
+        model = json.loads(path.read_text(encoding="utf-8"))
+        if model["format"] != MODEL_FORMAT or "parties" not in model:
+            raise ValueError
+    except OSError as error:
+        raise InvalidInput(f"the model {str(path)!r} cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"{path} is not a model of a vertical run.") from None
+    return dict(model)
+
+
+def write_predictions(made: Mapping[str, Any], out: Path | None, own: OwnRows | None) -> None:
+    """Write predictions with the coordinator's own identifiers, where it has an order of the same alignment.
+
+    Otherwise a row is known only by its place in the common order, which is no row of anybody's file.
+    """
+    if out is None:
+        return
+    columns = [name for name in ("prediction", "probability") if name in made]
+    n = len(made["prediction"])
+    if own is None:
+        who: dict[str, Any] = {"common_row": range(n)}
+    else:
+        name = own.id if own.id not in ("table_row", *columns) else f"id_{own.id}"
+        who = {name: own.identifiers, "table_row": own.rows.tolist()}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*who, *columns])
+    writer.writerows(zip(*who.values(), *(made[name] for name in columns), strict=True))
+    write_atomically(out, text.getvalue())

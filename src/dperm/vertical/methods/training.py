@@ -13,7 +13,7 @@ import numpy as np
 
 from dperm.atomic_files import write_atomically
 from dperm.data.design.facts import Facts
-from dperm.errors import InvalidInput, ProtocolError
+from dperm.errors import DpermError, InvalidInput, ProtocolError
 from dperm.objective import LOSSES, PENALTIES, Objective
 from dperm.privacy.accounting.budget import Budget, default_delta
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -22,21 +22,24 @@ from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram, TrainedParty
 from dperm.solvers.vertical.task import VerticalTask
-from dperm.vertical.participant.tables import FloatArray, LabelTable, PartyTable
+from dperm.types import FloatArray
+from dperm.vertical.participant.tables import LabelTable, PartyTable
 from dperm.vertical.session.row_checks import ALIGNMENT, refuse_different_rows, refuse_undeclared_rows
 from dperm.vertical.session.spec import PreparedRun, RunSpec
 
-__all__ = ["MODEL_FORMAT", "LabelHandler", "TrainingHandler", "task_of"]
+__all__ = ["MODEL_FORMAT", "LabelHandler", "TrainingHandler", "build_task", "holds_intercept", "refuse_wrong_options"]
 
 MODEL_FORMAT = "dperm vertical model 1"
 _OWN = {
     *("loss", "loss_options", "penalty", "penalty_options", "strength", "epsilon", "delta", "neighbours", "view"),
     *("intercept", "insecure_seed", "target"),
 }
+#: facts used before any party has declared its own; so wide that no option is refused for the number of columns
+_WIDE_TABLE = asdict(Facts(n=1000, n_features=1 << 20, d=1 << 20, value_bound=1.0, row_bound=1.0))
 _FIXED = {"objective", "parties", "budget", "neighbours", "view", "target_low", "target_high"}
 
 
-def task_of(spec: RunSpec) -> VerticalTask:
+def build_task(spec: RunSpec) -> VerticalTask:
     """Build the task that a run describes; every participant builds the same one.
 
     Raises
@@ -100,13 +103,35 @@ def holds_intercept(spec: RunSpec, party: str) -> bool:
     return bool(holder == party)
 
 
+def refuse_wrong_options(spec: RunSpec) -> None:
+    """Refuse an unknown method, an unknown option, or a value that is wrong for every table.
+
+    The coordinator calls this before it listens; it needs no facts of the parties.
+
+    Raises
+    ------
+    InvalidInput
+        With a sentence that names the option.
+    """
+    try:
+        build_task(spec.with_facts(dict.fromkeys(spec.parties, _WIDE_TABLE)))
+        holds_intercept(spec, spec.parties[0])
+    except DpermError:
+        raise
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            f"a value under [run.options] of run {spec.run!r} has the wrong type: a text instead of a number, or the "
+            "reverse."
+        ) from None
+
+
 def _unbounded(spec: RunSpec, task: VerticalTask) -> str | None:
     if spec.options.get("insecure_seed") is not None:
         return "insecure_seed makes the noise reproducible"
     return task.no_guarantee
 
 
-class _Charged:
+class _TrainingBase:
     """What both handlers do with the task and the ledger."""
 
     def __init__(self, ledger: Ledger, values: FloatArray, alignment: str, *units: FloatArray) -> None:
@@ -114,13 +139,13 @@ class _Charged:
         self._values, self._alignment, self._units = values, alignment, units
 
     def prepare(self, spec: RunSpec) -> PreparedRun:
-        task = task_of(spec)
+        task = build_task(spec)
         fingerprint = self.ledger.fingerprint([self._values])
         rows = self.ledger.fingerprint([[fingerprint, self._alignment], *self._units])
         return PreparedRun(task.calibrated, self.ledger, task.neighbours, fingerprint, _unbounded(spec, task), rows)
 
 
-class TrainingHandler(_Charged):
+class TrainingHandler(_TrainingBase):
     """A party's side: its columns, its ledger, and the weights of its columns afterwards."""
 
     def __init__(self, name: str, table: PartyTable, ledger: Ledger, models: Path) -> None:
@@ -140,7 +165,7 @@ class TrainingHandler(_Charged):
         # again: an alignment that ended since may have put another table in this place
         refuse_undeclared_rows(spec, self._name, len(self._table.X), self._table.alignment)
         design = self._table.design(holds_intercept(spec, self._name))
-        task = task_of(spec)
+        task = build_task(spec)
         return task.party(self._name, design, scope, task.source(self._name, spec.options.get("insecure_seed")))
 
     def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
@@ -169,7 +194,7 @@ class TrainingHandler(_Charged):
         write_atomically(self._models / f"{spec.run}.json", json.dumps(model, indent=1) + "\n", private=True)
 
 
-class LabelHandler(_Charged):
+class LabelHandler(_TrainingBase):
     """The coordinator's side: the label holder's target and ledger, and the model."""
 
     def __init__(self, name: str, table: LabelTable, ledger: Ledger, out: Path | None) -> None:
@@ -184,11 +209,11 @@ class LabelHandler(_Charged):
                 f"the label holder has {len(self._table.target)} rows and the parties have {n}: "
                 "align them with `dperm vertical align`."
             )
-        task_of(spec)
+        build_task(spec)
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> CoordinatorProgram:
         assert scope is not None
-        task = task_of(spec)
+        task = build_task(spec)
         source = task.source(self._name, spec.options.get("insecure_seed"))
         return task.coordinator(self._table.target, scope, source)
 

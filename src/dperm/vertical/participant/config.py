@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 from dperm.errors import InvalidInput
 from dperm.solvers.vertical.views import VIEWS
-from dperm.vertical.transport.envelope import checked_name
+from dperm.vertical.identity.names import require_safe_name
 
-__all__ = ["Allowed", "Config", "LedgerSettings", "RunSettings", "Source", "read_config"]
+__all__ = ["Allowed", "Config", "LedgerSettings", "RunSettings", "TableSource", "read_config"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """A table: its file, the column of identifiers, and the row order that alignment wrote."""
 
     file: Path
@@ -83,8 +83,8 @@ class Config:
     limit: int = 1 << 30
     pause: float = 0.0
     rows: int | None = None
-    data: Source | None = None
-    predict: Source | None = None
+    data: TableSource | None = None
+    predict: TableSource | None = None
     ledger: LedgerSettings | None = None
     allow: Allowed = Allowed()
     run: RunSettings | None = None
@@ -101,8 +101,8 @@ class Config:
 
 
 _PARTS: dict[str, type] = {
-    "data": Source,
-    "predict": Source,
+    "data": TableSource,
+    "predict": TableSource,
     "ledger": LedgerSettings,
     "allow": Allowed,
     "run": RunSettings,
@@ -122,7 +122,7 @@ def read_config(path: Path) -> Config:
         raise InvalidInput(f"{path.name} has an unknown setting `path`.")
     defaults = {"path": path, "keys": "keys", "state": "state"}
     config = _build(Config, {**defaults, **given}, path.resolve().parent, path.name)
-    checked_name(config.name, f"name in {path.name}")
+    require_safe_name(config.name, f"name in {path.name}")
     return config
 
 

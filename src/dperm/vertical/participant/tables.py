@@ -19,15 +19,15 @@ from dperm.data.schema.schema_file import parse_schema
 from dperm.data.tables.files import open_table
 from dperm.errors import DpermError, InvalidBounds, InvalidData, InvalidInput
 from dperm.types import FloatArray, IntArray
-from dperm.vertical.participant.config import Config, Source
-from dperm.vertical.transport.envelope import checked_name
+from dperm.vertical.identity.names import require_safe_name
+from dperm.vertical.participant.config import Config, TableSource
 
 __all__ = [
     "LabelTable",
-    "Order",
-    "OrderUnusable",
     "OwnRows",
     "PartyTable",
+    "RowOrder",
+    "UnusableOrder",
     "order_path",
     "own_rows",
     "read_identifiers",
@@ -41,7 +41,7 @@ _ORDER = "dperm order 2"
 _NOTHING = "(nothing)"
 
 
-def read_identifiers(source: Source) -> list[Any] | None:
+def read_identifiers(source: TableSource) -> list[Any] | None:
     """Return the identifier column as it stands in the file, or None if none is declared."""
     if source.id is None:
         return None
@@ -59,19 +59,19 @@ def read_identifiers(source: Source) -> list[Any] | None:
     return found
 
 
-class OrderUnusable(InvalidData):
+class UnusableOrder(InvalidData):
     """A table has identifiers, and no order file that was made for it."""
 
 
 @dataclass(frozen=True)
-class Order:
+class RowOrder:
     """Rows of a table in the common order, and the alignment that found it."""
 
     rows: IntArray
     run: str
 
 
-def order_path(config: Config, source: Source) -> Path:
+def order_path(config: Config, source: TableSource) -> Path:
     """Return where the order of a table is written and read."""
     return source.order or config.state / f"order-{'predict' if source is config.predict else 'data'}.json"
 
@@ -101,12 +101,12 @@ def _alignment_in(path: Path) -> str:
     """Return the name of the alignment in an order file, or nothing where there is none that could be put back."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return checked_name(data["run"], "an alignment") if data["format"] == _ORDER else ""
+        return require_safe_name(data["run"], "an alignment") if data["format"] == _ORDER else ""
     except (OSError, ValueError, KeyError, TypeError, InvalidInput):
         return ""
 
 
-def read_order(path: Path, identifiers: Sequence[Any]) -> Order:
+def read_order(path: Path, identifiers: Sequence[Any]) -> RowOrder:
     """Read the order file of the table with these identifiers; a table that changed since is refused."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -115,15 +115,15 @@ def read_order(path: Path, identifiers: Sequence[Any]) -> Order:
             raise ValueError
         run, table = str(data["run"]), data["table"]
     except OSError:
-        raise OrderUnusable(f"there is no order file {path}: run `dperm vertical align` first.") from None
+        raise UnusableOrder(f"there is no order file {path}: run `dperm vertical align` first.") from None
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise OrderUnusable(f"{path} is not an order file of `dperm vertical align`: align again.") from None
+        raise UnusableOrder(f"{path} is not an order file of `dperm vertical align`: align again.") from None
     if table != table_digest(identifiers) or rows.min() < 0 or rows.max() >= len(identifiers):
-        raise OrderUnusable(f"{path} was made for another table than the one that is read: align again.")
-    return Order(rows, run)
+        raise UnusableOrder(f"{path} was made for another table than the one that is read: align again.")
+    return RowOrder(rows, run)
 
 
-def _order_of(config: Config, source: Source, n_rows: int) -> Order:
+def _row_order(config: Config, source: TableSource, n_rows: int) -> RowOrder:
     """Return the order of a table: by its order file, or as it stands where no identifiers are declared."""
     identifiers = read_identifiers(source)
     if identifiers is not None:
@@ -132,7 +132,7 @@ def _order_of(config: Config, source: Source, n_rows: int) -> Order:
         raise InvalidInput(
             f"{config.path.name} names an `order` without `id`: add `id`, which shows that the order is of this table."
         )
-    return Order(np.arange(n_rows), "")
+    return RowOrder(np.arange(n_rows), "")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class PartyTable:
     alignment: str = ""
 
     @classmethod
-    def read(cls, config: Config, source: Source) -> PartyTable:
+    def read(cls, config: Config, source: TableSource) -> PartyTable:
         """Read the declared columns of a file, in the common order."""
         target = {"column": _NOTHING, "kind": "number", "low": 0.0, "high": 1.0}
         try:
@@ -177,7 +177,7 @@ class PartyTable:
         except InvalidBounds as error:
             raise InvalidBounds(f"in [columns] of {config.path.name}: {error}") from None
         X = schema.encode(open_table(source.file)).X
-        order, names = _order_of(config, source, len(X)), tuple(schema.encoded_names)
+        order, names = _row_order(config, source, len(X)), tuple(schema.encoded_names)
         return cls(X[order.rows], names, schema.bounds().scaling(X.shape[1], names), order.run)
 
     def design(self, intercept: bool) -> DesignMatrix:
@@ -196,7 +196,7 @@ class LabelTable:
     alignment: str = ""
 
     @classmethod
-    def read(cls, config: Config, source: Source) -> LabelTable:
+    def read(cls, config: Config, source: TableSource) -> LabelTable:
         """Read the declared target of a file, in the common order."""
         given = dict(config.need("target"))
         try:
@@ -215,7 +215,7 @@ class LabelTable:
         schema = Schema((Column(_NOTHING, "number", 0.0, 1.0),), kind)
         y = schema.encode({_NOTHING: np.zeros(len(whole)), name: whole}, with_target=True).y
         assert y is not None
-        order = _order_of(config, source, len(y))
+        order = _row_order(config, source, len(y))
         y = y[order.rows]
         if kind.kind == "classes":
             if len(kind.classes) != 2:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dperm.cli.main import main
+from dperm.vertical.methods.prediction import write_predictions
 from dperm.vertical.participant.config import read_config
-from dperm.vertical.participant.policy import _write_predictions
 from dperm.vertical.participant.tables import own_rows, table_digest, write_order
 
 
@@ -29,7 +29,7 @@ def aligned(tmp_path):
 
 def _written(folder, config, alignment):
     made = {"prediction": ["yes", "no", "yes"], "probability": [0.9, 0.1, 0.8]}
-    _write_predictions(made, folder / "out.csv", own_rows(config, alignment))
+    write_predictions(made, folder / "out.csv", own_rows(config, alignment))
     with open(folder / "out.csv") as handle:
         return list(csv.DictReader(handle))
 

@@ -121,7 +121,7 @@ def test_the_label_holder_is_checked_before_the_parties_reserve_and_charged_afte
 def test_a_renamed_copy_is_checked_under_its_first_name(organisations):
     org = organisations()
     ledger = org.ledger("org-a")
-    table = org.policy("org-a")._training_table
+    table = org.policy("org-a").training_table
     first = ledger.for_dataset("first name")
     first.set_cap(Budget(0.5, 1e-6))
     first.remember(ledger.fingerprint([table.X]))

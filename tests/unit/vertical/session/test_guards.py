@@ -10,7 +10,7 @@ import pytest
 from dperm.errors import PeerRefused, ProtocolError
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.transport.envelope import REPLY, Envelope
-from dperm.vertical.views.secure_sum import MaskKey, SignedMaskKey, key_arrays
+from dperm.vertical.views.secure_sum import MaskKey, SignedMaskKey, mask_key_arrays
 
 RESIDUAL = Message("residual", {"residual": np.ones(40)}, {"round": 0})
 
@@ -25,7 +25,7 @@ def _joined(org, cheat, spec):
 def _check(spec, *keys):
     arrays = {"spec": spec.to_array()}
     for key in keys:
-        arrays |= key_arrays(key, f"{key.party} ")
+        arrays |= mask_key_arrays(key, f"{key.party} ")
     return Message("check", arrays)
 
 
@@ -104,5 +104,5 @@ def test_a_reply_in_another_state_stops_the_run(stage):
 
         return handle
 
-    with pytest.raises(ProtocolError, match="org-b answered in another state than the run's"):
+    with pytest.raises(ProtocolError, match="org-b answered from a state that does not match"):
         s.coordinate(s.transport(wrap))

@@ -12,8 +12,8 @@ import pytest
 from dperm.errors import InvalidInput, PeerRefused, StateLost
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Message
-from dperm.vertical.methods.training import task_of
-from dperm.vertical.session import reservations as budget
+from dperm.vertical.methods.training import build_task
+from dperm.vertical.session import reservations
 from dperm.vertical.session.party import PartySession
 from dperm.vertical.session.run_folder import Record, RunFolder, _Slots
 from dperm.vertical.transport.base import InProcess
@@ -78,7 +78,7 @@ def test_the_coordinator_resumes_after_dying_at_any_step_of_any_method(organisat
             result = org.coordinate(transport)
         except Crash:
             transport = type(transport)(transport._handlers)
-    task = task_of(org.spec().with_facts(dict.fromkeys(NAMES, FACTS)))
+    task = build_task(org.spec().with_facts(dict.fromkeys(NAMES, FACTS)))
     assert died == set(range(3 + task.n_rounds + 1))
     rounds = {key: payloads for key, payloads in sent.items() if key[1] > 2}
     assert all(len(payloads) == 1 for payloads in rounds.values())
@@ -166,20 +166,20 @@ def test_a_mark_that_is_gone_is_noticed_too(organisations):
     with pytest.raises(Crash):
         org.coordinate(_watched(org, _die_at(4)))
     org.stop()
-    marks = org.root / "org-a" / "ledger.db.runs"
-    assert sorted(path.name for path in (marks / "fit-1").iterdir()) == ["lock", "record.0", "record.1"]
-    shutil.rmtree(marks)
+    counters = org.root / "org-a" / "ledger.db.runs"
+    assert sorted(path.name for path in (counters / "fit-1").iterdir()) == ["lock", "record.0", "record.1"]
+    shutil.rmtree(counters)
     org.start()
-    with pytest.raises(PeerRefused, match="the mark beside the ledger of run 'fit-1' is older than the run"):
+    with pytest.raises(PeerRefused, match="the record counter beside the ledger of run 'fit-1' is older than the run"):
         org.coordinate()
 
 
 def test_a_second_copy_of_a_folder_cannot_run_beside_the_first(tmp_path):
-    first = RunFolder(tmp_path / "one", "r", tmp_path / "marks").open()
+    first = RunFolder(tmp_path / "one", "r", tmp_path / "counters").open()
     with pytest.raises(InvalidInput, match=r"another folder.*a ledger of its own"):
-        RunFolder(tmp_path / "two", "r", tmp_path / "marks").open()
+        RunFolder(tmp_path / "two", "r", tmp_path / "counters").open()
     first.close()
-    RunFolder(tmp_path / "two", "r", tmp_path / "marks").open().close()
+    RunFolder(tmp_path / "two", "r", tmp_path / "counters").open().close()
 
 
 def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monkeypatch):
@@ -188,7 +188,7 @@ def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monke
     spec, party, released = org.spec(), "org-a", {}
     said = {}
     for machine in ("here", "there"):  # both agree before either starts
-        monkeypatch.setattr(budget, "marks_of", lambda ledger, machine=machine: org.root / machine)
+        monkeypatch.setattr(reservations, "counter_folder", lambda ledger, machine=machine: org.root / machine)
         runs = org.root / party / machine
         org.sessions[party] = PartySession(org.identities[party], runs, org.policy(party))
         said[machine] = org.cheat()
@@ -197,7 +197,7 @@ def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monke
         said[machine].ask(Message("check", {"spec": facts.to_array()}))
         org.stop(party)
     for machine, one in said.items():
-        monkeypatch.setattr(budget, "marks_of", lambda ledger, machine=machine: org.root / machine)
+        monkeypatch.setattr(reservations, "counter_folder", lambda ledger, machine=machine: org.root / machine)
         runs = org.root / party / machine
         org.sessions[party] = PartySession(org.identities[party], runs, org.policy(party))
         one.ask(Message("start"))
@@ -209,15 +209,15 @@ def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monke
 
 
 def test_a_crash_between_record_and_mark_loses_nothing(tmp_path):
-    folder = RunFolder(tmp_path / "runs", "r", tmp_path / "marks").open()
+    folder = RunFolder(tmp_path / "runs", "r", tmp_path / "counters").open()
     assert folder.load() is None
     for k in range(4):
         folder.save(Record({"k": k}, {}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder._marks, "write", lambda number, message: None)
+        patch.setattr(folder._counter, "write", lambda number, message: None)
         folder.save(Record({"k": 4}, {}))
     folder.close()
-    again = RunFolder(tmp_path / "runs", "r", tmp_path / "marks").open()
+    again = RunFolder(tmp_path / "runs", "r", tmp_path / "counters").open()
     assert again.load().facts["k"] == 4
     again.save(Record({"k": 5}, {}))
     assert again.load().facts["k"] == 5
@@ -235,7 +235,7 @@ def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_f
     write = _Slots.write
 
     def dying(self, number, message):
-        if message.kind == "mark":
+        if message.kind == "counter":
             raise Crash
         write(self, number, message)
 

@@ -20,20 +20,20 @@ from dperm.errors import DpermWarning, InvalidInput, PeerRefused, StateLost
 from dperm.privacy import Ledger
 from dperm.solvers.vertical.programs import Message
 from dperm.testing.data import Layout
-from dperm.vertical.identity.alignment import AlignmentHandler, AlignParty
-from dperm.vertical.identity.alignment import People as Listed
 from dperm.vertical.identity.keys import Identity
+from dperm.vertical.methods.alignment import AlignmentHandler, AlignParty
+from dperm.vertical.methods.alignment import IdentifierColumn as Listed
 from dperm.vertical.methods.prediction import PredictionHandler
+from dperm.vertical.methods.registry import coordinator_handler
 from dperm.vertical.methods.training import MODEL_FORMAT, TrainingHandler
-from dperm.vertical.participant.policy import coordinator_handler
 from dperm.vertical.participant.tables import PartyTable
 from dperm.vertical.session.reservations import reserve
 from dperm.vertical.session.run_folder import RunFolder
-from dperm.vertical.session.simulate import passing_identities
+from dperm.vertical.session.simulate import temporary_identities
 from dperm.vertical.session.spec import RunSpec
 from dperm.vertical.transport.envelope import Envelope
 
-CHANGED = "are not those with which run 'fit-1' began"
+CHANGED = "table changed since run 'fit-1' began"
 NAMES = ("org-a", "org-b", "lab")
 
 
@@ -134,7 +134,7 @@ def test_nor_when_the_alignment_ends_while_it_starts(tmp_path):
     )
     spec = RunSpec("fit-1", "admm-sharing", ("org-a",), {"epsilon": 1.0, "delta": 1e-6, "n_rounds": 2})
     spec = spec.with_facts({"org-a": before.join(spec)})
-    scope = reserve(before.prepare(spec), "fit-1", "ticket")
+    scope = reserve(before.prepare(spec), "fit-1", "reservation-id")
     assert before.program(spec, scope).n_rounds == 2
     with pytest.raises(StateLost, match=CHANGED):
         after.program(spec, scope)
@@ -178,7 +178,7 @@ def test_an_alignment_names_the_runs_that_it_would_stop(people, crash):
         with pytest.raises(crash):
             people.run(before=4, name=name)
     (said,) = _said(people)
-    assert said.startswith("runs 'fit-1', 'fit-2' are not finished and would need the order from before")
+    assert said.startswith("runs 'fit-1', 'fit-2' are not finished and cannot continue with the order")
     assert _said(people, table="predict") == []
     for name in ("fit-1", "fit-2"):
         people.run(name=name)
@@ -193,11 +193,11 @@ def test_the_command_says_so_before_it_calls_anybody(people, crash, monkeypatch)
 
     monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
     monkeypatch.setattr(Identity, "load", lambda *_: people.identities["lab"])
-    monkeypatch.setattr("dperm.vertical.session.activity_log.AuditLog", lambda path: SimpleNamespace(write=print))
+    monkeypatch.setattr("dperm.vertical.transport.activity_log.ActivityLog", lambda path: SimpleNamespace(write=print))
     monkeypatch.setattr("dperm.vertical.transport.grpc_hub.GrpcHub", listen)
     done = CliRunner().invoke(vertical, ["align", str(people.root / "lab" / "config.toml")])
     assert str(done.exception) == "nobody was called"
-    assert "dperm: note: run 'fit-1' is not finished and would need the order from before" in done.output
+    assert "dperm: note: run 'fit-1' is not finished and cannot continue with the order" in done.output
 
 
 def test_a_prediction_is_of_the_people_who_were_declared(tmp_path):
@@ -253,7 +253,7 @@ def test_nor_where_one_party_alone_is_started_again(people):
 
 def test_an_order_is_written_for_the_table_that_was_aligned():
     """Also by a handler that was made since, over another table."""
-    ids, kept = passing_identities(["a", "b"]), []
+    ids, kept = temporary_identities(["a", "b"]), []
     program = AlignParty("r", ("a", "b"), ids["a"], Listed([b"one", b"two"], "old table"))
     program._round = 2
     program.answer(Message("common", {"places": np.array([0, 1])}))

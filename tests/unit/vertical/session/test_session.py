@@ -16,7 +16,7 @@ from dperm.privacy.ledger import Ledger
 from dperm.vertical.methods.connection_test import ConnectionTestHandler
 from dperm.vertical.session.run_folder import Record, RunFolder
 from dperm.vertical.session.spec import PreparedRun, RunSpec
-from dperm.vertical.transport.envelope import REFUSAL, Envelope, error_of
+from dperm.vertical.transport.envelope import REFUSAL, Envelope, refusal_error
 
 PLAN = calibrate(Plan((PlannedRelease("made up", "gaussian", 4),)), Budget(1.0, 1e-6))
 
@@ -86,14 +86,14 @@ def test_replayed_and_reordered_requests_are_refused(stage):
     for request in seen["org-b"][:-1]:
         answer = Envelope.decode(party.handle(request))
         assert answer.kind == REFUSAL
-        assert "long ago" in str(error_of(answer))
+        assert "long ago" in str(refusal_error(answer))
     other = stage()
     ahead = other.sessions["org-b"]
     ahead.handle(seen["org-b"][0])
     skipped = Envelope.decode(ahead.handle(seen["org-b"][3]))
-    assert "is not next" in str(error_of(skipped))
+    assert "is not next" in str(refusal_error(skipped))
     foreign = Envelope.decode(s.sessions["org-c"].handle(seen["org-b"][-1]))
-    assert "reached org-c" in str(error_of(foreign))
+    assert "org-c received a message for org-b" in str(refusal_error(foreign))
 
 
 def test_a_second_question_for_an_answered_step_is_refused(stage):
@@ -104,7 +104,7 @@ def test_a_second_question_for_an_answered_step_is_refused(stage):
     asked = Envelope.decode(seen["org-a"][-1])
     other = Envelope(asked.kind, asked.run, asked.party, asked.step, 0, asked.state, bytes(asked.payload) + b"x")
     assert other.content != asked.content
-    assert "another content" in str(error_of(Envelope.decode(party.handle(other.encode()))))
+    assert "different content" in str(refusal_error(Envelope.decode(party.handle(other.encode()))))
 
 
 def test_a_folder_restored_from_a_copy_is_noticed(stage, tmp_path):
@@ -161,7 +161,7 @@ def test_a_record_that_was_cut_off_gives_way_to_the_one_before(tmp_path):
         folder.save(Record({"k": k}, {"b": bytes(1000 - 100 * k)}))
         assert folder.load().facts["k"] == k
         assert len(folder.load().blobs["b"]) == 1000 - 100 * k
-    with pytest.raises(InvalidInput, match="another process"):
+    with pytest.raises(InvalidInput, match="another process is using"):
         RunFolder(tmp_path, "r").open()
     folder.close()
     again = RunFolder(tmp_path, "r").open()
@@ -284,11 +284,11 @@ def test_a_run_that_the_ledger_knows_is_not_begun_again_without_its_folder(stage
     for name in ("lab", "org-a", "org-b", "org-c"):
         shutil.rmtree(s.root / name)
     s.start()
-    with pytest.raises(StateLost, match="has charged run 'trial-1' before"):
+    with pytest.raises(StateLost, match="has already charged run 'trial-1'"):
         s.coordinate()  # the label holder's own ledger knows it
     shutil.rmtree(s.root / "lab")
     books[""] = Ledger(tmp_path / "fresh.db", dataset="people")
-    with pytest.raises(PeerRefused, match=r"its record|record of it is gone|restore"):
+    with pytest.raises(PeerRefused, match=r"record of it is missing|restore"):
         s.coordinate()
 
 

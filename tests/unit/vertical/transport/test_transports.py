@@ -185,7 +185,7 @@ def test_a_list_that_is_lost_while_the_hub_runs_lets_nobody_back_in(keys, tmp_pa
     shutil.copytree(keys / "ca", tmp_path / "ca")
     listed, said, errors = tmp_path / "ca" / "revoked.pem", [], {}
     revoke(tmp_path / "ca", Identity.load(keys / "thief", "thief").certificate)
-    hub = _hub(keys, revoked=listed, tell=said.append)
+    hub = _hub(keys, revoked=listed, notify=said.append)
     listed.write_text("junk")
     _, thread = _link(keys, hub, "thief", tmp_path, errors)
     thread.join(20)

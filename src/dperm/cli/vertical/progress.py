@@ -17,16 +17,16 @@ from rich.table import Table
 
 from dperm.vertical.session.status import PartyStatus, RunStatus
 
-__all__ = ["LATE_SECONDS", "Page", "TerminalView", "as_data", "bytes_in_words"]
+__all__ = ["LATE_SECONDS", "Page", "TerminalProgress", "format_bytes", "status_as_dict"]
 
 #: a party that has not answered for this long is called late
 LATE_SECONDS = 5.0
 
 
-def bytes_in_words(n: int) -> str:
+def format_bytes(n: int) -> str:
     """Return a number of bytes for people.
 
-    >>> bytes_in_words(2_500_000)
+    >>> format_bytes(2_500_000)
     '2.5 MB'
     """
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -47,7 +47,7 @@ def _word(party: PartyStatus) -> str:
     return "asked" if party.waiting_since is not None else "answered"
 
 
-def as_data(status: RunStatus) -> dict[str, Any]:
+def status_as_dict(status: RunStatus) -> dict[str, Any]:
     """Return a status as plain data for JSON."""
     recent = status.seconds_per_round[-10:]
     return {
@@ -82,14 +82,14 @@ def _table(status: RunStatus) -> Table:
         table.add_row(
             name,
             _word(party),
-            bytes_in_words(party.bytes_sent),
-            bytes_in_words(party.bytes_received),
+            format_bytes(party.bytes_sent),
+            format_bytes(party.bytes_received),
             str(max(0, party.reconnects - 1)),
         )
     return table
 
 
-class TerminalView:
+class TerminalProgress:
     """Shows runs in the terminal while they go on."""
 
     def __init__(self, statuses: Callable[[], Iterable[RunStatus]], console: Console | None = None) -> None:
@@ -119,7 +119,7 @@ td,th{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #ddd}progres
 def _html(statuses: Iterable[RunStatus]) -> str:
     parts = [_PAGE]
     for status in statuses:
-        data = as_data(status)
+        data = status_as_dict(status)
         parts.append(f"<h1>{html.escape(status.run)}</h1><p>{html.escape(status.method)}: {html.escape(status.state)}")
         if status.n_rounds:
             done = min(status.round, status.n_rounds)
@@ -132,8 +132,8 @@ def _html(statuses: Iterable[RunStatus]) -> str:
         for name, party in status.parties.items():
             late = ' class="late"' if _word(party).startswith(("late", "not")) else ""
             parts.append(
-                f"<tr{late}><td>{html.escape(name)}<td>{html.escape(_word(party))}<td>{bytes_in_words(party.bytes_sent)}"
-                f"<td>{bytes_in_words(party.bytes_received)}<td>{max(0, party.reconnects - 1)}</tr>"
+                f"<tr{late}><td>{html.escape(name)}<td>{html.escape(_word(party))}<td>{format_bytes(party.bytes_sent)}"
+                f"<td>{format_bytes(party.bytes_received)}<td>{max(0, party.reconnects - 1)}</tr>"
             )
         parts.append("</table>")
     return "".join(parts)
@@ -149,7 +149,7 @@ class Page:
             def do_GET(self) -> None:
                 pages = {
                     "/": ("text/html; charset=utf-8", lambda: _html(statuses())),
-                    "/status.json": ("application/json", lambda: json.dumps([as_data(s) for s in statuses()])),
+                    "/status.json": ("application/json", lambda: json.dumps([status_as_dict(s) for s in statuses()])),
                     "/metrics": ("text/plain; version=0.0.4", metrics),
                     "/health": ("text/plain", lambda: "ok\n"),
                 }
