@@ -13,7 +13,7 @@ from dperm.privacy.ledger import Ledger
 PARTIES = ("org-a", "org-b", "org-c")
 EVERYBODY = ("lab", *PARTIES)
 ROUNDS = 40
-_BOOKS = '[ledger]\nfile = "ledger.db"\ndataset = "people"\n{cap}\n'
+_LEDGER = '[ledger]\nfile = "ledger.db"\ndataset = "people"\n{cap}\n'
 _PARTY = """
 [data]
 file = "table.csv"
@@ -60,7 +60,7 @@ def charged(consortium):
                 f'name = "{name}"',
                 f'{verb} = "127.0.0.1:{consortium.port}"',
                 "patience = 30",
-                _BOOKS.format(cap=cap),
+                _LEDGER.format(cap=cap),
                 rest,
             ],
         )

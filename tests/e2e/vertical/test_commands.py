@@ -95,8 +95,8 @@ def test_simulate_is_the_same_run_in_one_process(consortium, undisturbed):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('method = "connection-test"', 'method = "rehersal"', "no method 'rehersal'"),
-        ("rounds = 12", "round = 12", "a rehearsal has no option 'round'"),
+        ('method = "connection-test"', 'method = "conection-test"', "no method 'conection-test'"),
+        ("rounds = 12", "round = 12", "a connection test has no option 'round'"),
         ("revoked.pem", "revokd.pem", "no revocation list"),
     ],
 )

@@ -33,7 +33,7 @@ PARTIES = ("org-a", "org-b", "org-c")
 
 
 @dataclass
-class Stage:
+class Simulation:
     """A coordinator and parties that can be stopped and started again on the same folders."""
 
     root: Path
@@ -66,17 +66,17 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Any:
-    made: list[Stage] = []
+def simulation(tmp_path: Path) -> Any:
+    made: list[Simulation] = []
 
     def make(
         secure_sum: bool = True,
         rounds: int = 4,
         run: str = "trial-1",
         handler: Callable[[str], Any] = ConnectionTestHandler,
-    ) -> Stage:
+    ) -> Simulation:
         spec = RunSpec(run, "connection-test", PARTIES, {"rows": 40, "rounds": rounds}, secure_sum)
-        one = Stage(tmp_path / str(len(made)), spec, handler)
+        one = Simulation(tmp_path / str(len(made)), spec, handler)
         one.start()
         made.append(one)
         return one

@@ -1,8 +1,8 @@
-"""Prediction: the parties' partial scores of new people are summed; each party uses its own part of the model only.
+"""Prediction: each party scores new people with its own part of the model, and the coordinator adds the scores.
 
-Scores of single people are shown to the coordinator without noise (only their total, with a secure sum): prediction
-is about new people who are known to all, and is outside the training's guarantee. Every answer is in the party's audit
-log.
+The coordinator sees the scores of single people without noise (with a secure sum, only their total). Prediction is for
+new people known to all participants, and is outside the guarantee of the training. Every answer is in the party's
+activity log.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ __all__ = [
 ]
 
 PREDICT = "predict"
+#: scores are sent as whole numbers of steps of 2^-32
 _GRID = 2.0**32
-_MOST = 2.0**28  # of a partial score; sums of 64 parties stay far below 2^63 steps
+#: bound on a partial score: 2^60 steps, so that sums of up to seven parties at the bound stay below 2^63
+_MOST = 2.0**28
 
 
 class _PredictParty:
@@ -56,7 +58,7 @@ class _PredictParty:
         return Message("state")
 
     def restore(self, state: Message) -> None:
-        """Nothing is kept: the answer follows from table and model."""
+        """Do nothing: the answer follows from table and model."""
 
 
 class _PredictCoordinator:
@@ -86,7 +88,7 @@ class _PredictCoordinator:
 
 
 class PredictionHandler:
-    """A party's side: new people's columns and the party's own part of a model."""
+    """A party's side: the columns of new people and the party's own part of a model."""
 
     def __init__(self, name: str, table: Callable[[], PartyTable], models: Path) -> None:
         self._name, self._table, self._models = name, table, models
@@ -98,7 +100,7 @@ class PredictionHandler:
             if model["format"] != MODEL_FORMAT:
                 raise ValueError
         except (OSError, ValueError, KeyError):
-            raise InvalidInput(f"this party keeps no part of a model of run {run!r}.") from None
+            raise InvalidInput(f"this party has no part of a model from run {run!r}.") from None
         return dict(model)
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
@@ -113,20 +115,20 @@ class PredictionHandler:
         model, table = self._model(spec), self._table()
         refuse_undeclared_rows(spec, self._name, len(table.X), table.alignment)
         if list(table.names) != model["columns"]:
-            raise InvalidInput("the new people's table has other columns than the model: declare the same ones.")
+            raise InvalidInput("the [predict] table has other columns than the model: declare the same columns.")
         weights = np.array(model["weights"])
         design = table.design(len(weights) > len(table.names))
-        # clipped and scaled as in training, so that a value outside the declared range counts as its end
+        # clipped and scaled as in training: a value outside the declared range counts as the end of the range
         return _PredictParty(np.asarray(design.scores(weights), np.float64) * design.shape.spacing)
 
-    def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
-        """Nothing more to keep."""
+    def finish(self, spec: RunSpec, program: PartyProgram, message: Message) -> None:
+        """Do nothing: a party stores nothing of a prediction."""
 
 
 class CoordinatorPredictionHandler:
-    """The coordinator's side: sums become probabilities or numbers.
+    """The coordinator's side: turns sums of scores into predictions.
 
-    ``keep`` is given them and the name of the alignment that ordered the people, "" for tables taken as they stand.
+    ``keep`` receives the predictions and the name of the alignment that ordered the people ("" if none did).
     """
 
     def __init__(self, model: Mapping[str, Any], keep: Callable[[dict[str, Any], str], Any]) -> None:
@@ -146,7 +148,7 @@ class CoordinatorPredictionHandler:
 
     def finish(self, spec: RunSpec, program: CoordinatorProgram) -> Any:
         without = sorted(set(self._model["parties"]) - set(spec.parties))
-        # a party that is left out counts with its columns in the middle of their ranges, and with its intercept
+        # the columns of a party that is left out count as the middle of their ranges; its intercept is added
         kept = sum(self._model.get("intercepts", {}).get(party, 0.0) for party in without)
         made = predicted_values(self._model, program.result() + kept)
         made["without"] = without
@@ -155,7 +157,7 @@ class CoordinatorPredictionHandler:
 
 
 def predicted_values(model: Mapping[str, Any], scores: FloatArray) -> dict[str, Any]:
-    """Turn sums of partial scores into what the model predicts."""
+    """Return the model's predictions for sums of partial scores."""
     target = model["target"]
     if target["kind"] == "classes":
         labels = np.array(target["classes"])[(scores > 0.0).astype(int)]
@@ -181,21 +183,21 @@ def read_model(path: Path) -> dict[str, Any]:
 
 
 def write_predictions(made: Mapping[str, Any], out: Path | None, own: OwnRows | None) -> None:
-    """Write predictions with the coordinator's own identifiers, where it has an order of the same alignment.
+    """Write predictions with the coordinator's own identifiers, if it has an order of the same alignment.
 
-    Otherwise a row is known only by its place in the common order, which is no row of anybody's file.
+    Otherwise a line has only its position in the common order, which is not a row of any participant's file.
     """
     if out is None:
         return
     columns = [name for name in ("prediction", "probability") if name in made]
     n = len(made["prediction"])
     if own is None:
-        who: dict[str, Any] = {"common_row": range(n)}
+        keys: dict[str, Any] = {"common_row": range(n)}
     else:
         name = own.id if own.id not in ("table_row", *columns) else f"id_{own.id}"
-        who = {name: own.identifiers, "table_row": own.rows.tolist()}
+        keys = {name: own.identifiers, "table_row": own.rows.tolist()}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*who, *columns])
-    writer.writerows(zip(*who.values(), *(made[name] for name in columns), strict=True))
+    writer.writerow([*keys, *columns])
+    writer.writerows(zip(*keys.values(), *(made[name] for name in columns), strict=True))
     write_atomically(out, text.getvalue())

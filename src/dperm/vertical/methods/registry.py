@@ -99,7 +99,7 @@ def _models_folder(data: PartyData) -> Path:
 def _table_source(config: Config, spec: RunSpec) -> TableSource:
     source = config.predict if spec.options.get("table") == "predict" else config.data
     if source is None:
-        raise InvalidInput(f"{config.path.name} names no table for this run: add a part [data] or [predict].")
+        raise InvalidInput(f"{config.path.name} names no table for this run: add a section [data] or [predict].")
     return source
 
 

@@ -1,4 +1,4 @@
-"""Handlers of a training run: a party's columns and ledger, the label holder's target and ledger, the saved model."""
+"""Training: the handlers of a party (columns, ledger) and of the label holder (target, ledger), and the saved model."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ from dperm.vertical.session.spec import PreparedRun, RunSpec
 __all__ = ["MODEL_FORMAT", "LabelHandler", "TrainingHandler", "build_task", "holds_intercept", "refuse_wrong_options"]
 
 MODEL_FORMAT = "dperm vertical model 1"
-_OWN = {
+#: options of every training run; all others are fields of the task
+_RUN_OPTIONS = {
     *("loss", "loss_options", "penalty", "penalty_options", "strength", "epsilon", "delta", "neighbours", "view"),
     *("intercept", "insecure_seed", "target"),
 }
 #: facts used before any party has declared its own; so wide that no option is refused for the number of columns
 _WIDE_TABLE = asdict(Facts(n=1000, n_features=1 << 20, d=1 << 20, value_bound=1.0, row_bound=1.0))
-_FIXED = {"objective", "parties", "budget", "neighbours", "view", "target_low", "target_high"}
+#: fields of a task that follow from the run and are not options
+_SET_BY_RUN = {"objective", "parties", "budget", "neighbours", "view", "target_low", "target_high"}
 
 
 def build_task(spec: RunSpec) -> VerticalTask:
@@ -48,20 +50,20 @@ def build_task(spec: RunSpec) -> VerticalTask:
         The method or an option is unknown.
     """
     if spec.method not in TASKS:
-        raise InvalidInput(f"there is no method {spec.method!r}: known are {', '.join(sorted(TASKS))}.")
+        raise InvalidInput(f"there is no method {spec.method!r}: choose one of {', '.join(sorted(TASKS))}.")
     cls, options = TASKS[spec.method], dict(spec.options)
-    allowed = {f.name for f in fields(cls) if f.init} - _FIXED
-    unknown = sorted(set(options) - _OWN - allowed)
+    allowed = {f.name for f in fields(cls) if f.init} - _SET_BY_RUN
+    unknown = sorted(set(options) - _RUN_OPTIONS - allowed)
     if unknown:
-        known = ", ".join(sorted(_OWN | allowed))
-        raise InvalidInput(f"{spec.method} has no option {unknown[0]!r}: known are {known}.")
+        known = ", ".join(sorted(_RUN_OPTIONS | allowed))
+        raise InvalidInput(f"{spec.method} has no option {unknown[0]!r}: its options are {known}.")
     if not isinstance(options.get("epsilon"), int | float):
-        raise InvalidInput("a training run needs `epsilon` among its options.")
+        raise InvalidInput("a training run needs `epsilon` in [run.options].")
     try:
         tables = {name: {k: v for k, v in facts.items() if k != ALIGNMENT} for name, facts in spec.facts.items()}
         parties = {name: Facts(**facts) for name, facts in tables.items()}  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidInput("the facts that a party declared are not those of a table.") from None
+        raise InvalidInput("the facts that a party declared do not describe a table.") from None
     n = next(iter(parties.values())).n
     budget = Budget(float(options["epsilon"]), float(options.get("delta", default_delta(n))))
     target = dict(options.get("target", {}))
@@ -88,18 +90,18 @@ def _objective(options: Mapping[str, Any]) -> Objective:
 
 def _named(registry: Mapping[str, Any], what: str, name: Any, options: Mapping[str, Any]) -> Any:
     if name not in registry:
-        raise InvalidInput(f"there is no {what} {name!r}: known are {', '.join(sorted(registry))}.")
+        raise InvalidInput(f"there is no {what} {name!r}: choose one of {', '.join(sorted(registry))}.")
     try:
         return registry[name](**options)
     except TypeError:
-        raise InvalidInput(f"the options of {what} {name!r} are not those it takes.") from None
+        raise InvalidInput(f"the options of {what} {name!r} are not accepted: check their names.") from None
 
 
 def holds_intercept(spec: RunSpec, party: str) -> bool:
-    """Whether a party's design has the constant column: the first one's, unless the options name another or none."""
+    """Whether a party's design has the constant column: the first party's, unless the options name another or none."""
     holder = spec.options.get("intercept", spec.parties[0])
     if holder is not False and holder not in spec.parties:
-        raise InvalidInput("`intercept` must name a party, or be false.")
+        raise InvalidInput("`intercept` must name a party or be false.")
     return bool(holder == party)
 
 
@@ -132,7 +134,7 @@ def _unbounded(spec: RunSpec, task: VerticalTask) -> str | None:
 
 
 class _TrainingBase:
-    """What both handlers do with the task and the ledger."""
+    """What the handlers of a party and of the label holder share: the costs of a run and the table's fingerprint."""
 
     def __init__(self, ledger: Ledger, values: FloatArray, alignment: str, *units: FloatArray) -> None:
         self.ledger = ledger
@@ -146,7 +148,7 @@ class _TrainingBase:
 
 
 class TrainingHandler(_TrainingBase):
-    """A party's side: its columns, its ledger, and the weights of its columns afterwards."""
+    """A party's side: its columns, its ledger, and finally the weights of its columns."""
 
     def __init__(self, name: str, table: PartyTable, ledger: Ledger, models: Path) -> None:
         super().__init__(ledger, table.X, table.alignment, table.scaling.centre, table.scaling.scale)
@@ -162,22 +164,22 @@ class TrainingHandler(_TrainingBase):
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         assert scope is not None
-        # again: an alignment that ended since may have put another table in this place
+        # checked again: an alignment that ended in the meantime may have replaced the table
         refuse_undeclared_rows(spec, self._name, len(self._table.X), self._table.alignment)
         design = self._table.design(holds_intercept(spec, self._name))
         task = build_task(spec)
         return task.party(self._name, design, scope, task.source(self._name, spec.options.get("insecure_seed")))
 
-    def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
-        """Keep this party's part of the model: its own columns' weights, in their own units.
+    def finish(self, spec: RunSpec, program: PartyProgram, message: Message) -> None:
+        """Store this party's part of the model: the weights of its own columns, in their own units.
 
-        They follow from what the party answered itself; a coordinator that says others is refused.
+        The party computes them from its own answers; a coordinator that sends other weights is refused.
         """
         weights = cast(TrainedParty, program).own_weights()
-        if not np.array_equal(weights, said.arrays.get("weights", weights)):
+        if not np.array_equal(weights, message.arrays.get("weights", weights)):
             raise ProtocolError(
-                f"the weights that the coordinator of run {spec.run!r} says are not those that follow from this "
-                "party's answers: no part of the model was kept."
+                f"the coordinator of run {spec.run!r} sent weights that do not follow from this party's answers: no "
+                "part of the model was stored."
             )
         design = self._table.design(holds_intercept(spec, self._name))
         coefficients, offset = self._table.scaling.coefficients_in_user_units(weights, design.intercept_height)
@@ -227,13 +229,13 @@ class LabelHandler(_TrainingBase):
     def finish(self, spec: RunSpec, program: CoordinatorProgram) -> Any:
         result = program.result()
         spent = self.ledger.spent()
-        books = {
+        ledger_entry = {
             "dataset": self.ledger.dataset,
             "spent_after": spent.epsilon,
             "delta": spent.delta,
             "head": self.ledger.head,
         }
-        report = replace(result.report, ledger=books)
+        report = replace(result.report, ledger=ledger_entry)
         model = {
             "format": MODEL_FORMAT,
             "run": spec.run,

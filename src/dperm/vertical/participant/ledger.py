@@ -14,7 +14,7 @@ def open_own_ledger(config: Config) -> Ledger:
     """Open a participant's ledger; the first time, set its cap."""
     settings, where = config.ledger, config.path.name
     if settings is None:
-        raise InvalidInput(f"{where} has no part [ledger]: a training run is charged to the participant's own ledger.")
+        raise InvalidInput(f"{where} has no section [ledger]: add one, because training is charged to it.")
     ledger = Ledger(settings.file, dataset=settings.dataset)
     if settings.epsilon is not None:
         wanted = Budget(settings.epsilon, settings.delta)

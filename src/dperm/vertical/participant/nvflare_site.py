@@ -27,12 +27,12 @@ from dperm.vertical.session.party import PartySession
 from dperm.vertical.transport.activity_log import ActivityLog
 from dperm.vertical.transport.nvflare_transport import ENVELOPE, TOPIC, NvflareTransport
 
-try:
-    from nvflare.apis.event_type import EventType
-    from nvflare.apis.executor import Executor
-    from nvflare.apis.fl_constant import ReturnCode
-    from nvflare.apis.impl.controller import Controller
-    from nvflare.apis.shareable import make_reply
+try:  # the library has no types
+    from nvflare.apis.event_type import EventType  # type: ignore[import-untyped]
+    from nvflare.apis.executor import Executor  # type: ignore[import-untyped]
+    from nvflare.apis.fl_constant import ReturnCode  # type: ignore[import-untyped]
+    from nvflare.apis.impl.controller import Controller  # type: ignore[import-untyped]
+    from nvflare.apis.shareable import make_reply  # type: ignore[import-untyped]
 except ImportError:  # pragma: no cover
     raise MissingDependency("this transport needs NVIDIA FLARE: pip install 'dperm[nvflare]'.") from None
 
@@ -50,7 +50,7 @@ def _site_config(fl_ctx: Any) -> Config:
     return read_config(Path(fl_ctx.get_engine().get_workspace().get_site_config_dir()) / "dperm.toml")
 
 
-class DpermController(Controller):
+class DpermController(Controller):  # type: ignore[misc]  # the base class has no types
     """The coordinator as a FLARE workflow."""
 
     def start_controller(self, fl_ctx: Any) -> None:
@@ -77,7 +77,7 @@ class DpermController(Controller):
         """Do nothing: no tasks are assigned."""
 
 
-class DpermExecutor(Executor):
+class DpermExecutor(Executor):  # type: ignore[misc]  # the base class has no types
     """A party as a FLARE executor."""
 
     def __init__(self) -> None:

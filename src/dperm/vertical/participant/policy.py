@@ -73,7 +73,7 @@ class PartyPolicy:
     def training_table(self) -> PartyTable:
         """The party's table of ``[data]``, in the common order."""
         if self._config.data is None:
-            raise InvalidInput(f"{self._config.path.name} names no table: add a part [data].")
+            raise InvalidInput(f"{self._config.path.name} names no table: add a section [data].")
         return PartyTable.read(self._config, self._config.data)
 
     def _handler(self, spec: RunSpec) -> PartyHandler:
@@ -88,20 +88,20 @@ class PartyPolicy:
         return self._handler(spec).join(spec)
 
     def _agree(self, spec: RunSpec) -> None:
-        """Refuse a run that the configuration does not allow; what it costs is compared in :meth:`prepare`."""
+        """Refuse a run that the configuration does not allow; :meth:`prepare` compares its actual cost."""
         allow, me, options = self._config.allow, self._config.name, spec.options
         if spec.method not in allow.methods:
             raise PeerRefused(f"{me} does not allow method {spec.method!r}.")
         self._agree_with(spec)
         if allow.secure_sum and not spec.secure_sum and spec.method != ALIGN:
-            raise PeerRefused(f"{me} takes part only with a secure sum.")
+            raise PeerRefused(f"{me} takes part only in runs with a secure sum.")
         if not trains(spec.method):
             return
         epsilon, delta = options.get("epsilon"), options.get("delta", allow.delta)
         if not is_number(epsilon) or not 0.0 < epsilon <= allow.epsilon:
-            raise BudgetRefused(f"{me} allows at most epsilon={allow.epsilon:g} per run, and not {epsilon!r}.")
+            raise BudgetRefused(f"{me} allows at most epsilon={allow.epsilon:g} per run, not {epsilon!r}.")
         if not is_number(delta) or not 0.0 < delta <= allow.delta:
-            raise BudgetRefused(f"{me} allows at most delta={allow.delta:g} per run, and not {delta!r}.")
+            raise BudgetRefused(f"{me} allows at most delta={allow.delta:g} per run, not {delta!r}.")
         if options.get("neighbours", "replace-one") not in allow.neighbours:
             raise PeerRefused(f"{me} does not allow neighbours {options.get('neighbours')!r}.")
         if options.get("view", "model") not in allow.views:
@@ -111,7 +111,7 @@ class PartyPolicy:
         self._require_cap()
 
     def _agree_with(self, spec: RunSpec) -> None:
-        """Refuse participants that the configuration does not know: an unknown one could stand for the coordinator."""
+        """Refuse participants that the configuration does not list: one could act for the coordinator."""
         allow, me = self._config.allow, self._config.name
         pins = {**self._config.pins, **dict(self._identity.trust.pins)}
         others = [name for name in spec.parties if name != me]
@@ -123,24 +123,24 @@ class PartyPolicy:
             if allow.parties and other not in allow.parties:
                 raise PeerRefused(f"{me} does not take part together with {other!r}: it is not in its [allow] parties.")
             if pins and other not in pins:
-                raise PeerRefused(f"{me} has pinned the keys of others and none of {other!r}: it does not take part.")
+                raise PeerRefused(f"{me} accepts only participants with pinned keys, and has no pin for {other!r}.")
 
     def _require_cap(self) -> None:
-        """Refuse to train without a cap: a limit per run is none on how many runs are asked for."""
+        """Refuse to train without a cap: a limit per run does not limit the number of runs."""
         if not self._config.allow.insecure and (self.ledger is None or self.ledger.cap is None):
             raise PeerRefused(
-                f"{self._config.name} trains only under a cap: set `epsilon` and `delta` of [ledger] in "
+                f"{self._config.name} trains only with a cap: set `epsilon` and `delta` under [ledger] in "
                 f"{self._config.path.name}."
             )
 
     def prepare(self, spec: RunSpec) -> PreparedRun:
         prepared, allow = self._handler(spec).prepare(spec), self._config.allow
-        if prepared.calibrated is not None:  # what the run really is, with the defaults of its method filled in
+        if prepared.calibrated is not None:  # the actual cost, with the defaults of the method filled in
             spent = prepared.calibrated.budget
             if spent.epsilon > allow.epsilon or spent.delta > allow.delta:
                 raise BudgetRefused(
                     f"{self._config.name} allows at most epsilon={allow.epsilon:g} and delta={allow.delta:g} per run, "
-                    f"and not epsilon={spent.epsilon:g} and delta={spent.delta:g}: give the run a smaller `delta`."
+                    f"not epsilon={spent.epsilon:g} and delta={spent.delta:g}: give the run a smaller `delta`."
                 )
         return prepared
 
@@ -150,5 +150,5 @@ class PartyPolicy:
     def finish(self, spec: RunSpec, program: PartyProgram, message: Message) -> None:
         self._handler(spec).finish(spec, program, message)
         if spec.method == ALIGN:
-            self.__dict__.pop("training_table", None)  # it is read again in its new order
+            self.__dict__.pop("training_table", None)  # so that it is read again in its new order
             self._handlers.clear()

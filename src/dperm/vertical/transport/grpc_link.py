@@ -29,7 +29,7 @@ from dperm.vertical.transport.grpc_hub import CHANNEL_OPTIONS, SERVICE
 from dperm.vertical.transport.wire import DEFAULT_LIMIT
 
 try:
-    import grpc
+    import grpc  # type: ignore[import-untyped]  # the library has no types
 except ImportError:  # pragma: no cover
     raise MissingDependency("runs between organisations need grpcio: pip install 'dperm[vertical]'.") from None
 

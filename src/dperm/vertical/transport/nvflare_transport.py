@@ -16,9 +16,9 @@ from dperm.errors import DpermError, MissingDependency
 from dperm.vertical.transport.base import Arrived, Event
 from dperm.vertical.transport.envelope import Envelope
 
-try:
-    from nvflare.apis.fl_constant import ReturnCode
-    from nvflare.apis.shareable import Shareable
+try:  # the library has no types
+    from nvflare.apis.fl_constant import ReturnCode  # type: ignore[import-untyped]
+    from nvflare.apis.shareable import Shareable  # type: ignore[import-untyped]
 except ImportError:  # pragma: no cover
     raise MissingDependency("this transport needs NVIDIA FLARE: pip install 'dperm[nvflare]'.") from None
 

@@ -68,7 +68,7 @@ def test_nobody_in_common(tmp_path):
 
 
 def test_no_identifier_and_no_order_of_a_table_travels():
-    """Lists at every stage are new points in an order of their own."""
+    """Lists at every step are new points in an order of their own."""
     ids = temporary_identities(["a", "b"])
     people = _people(range(8))
     party = AlignParty("r", ("a", "b"), ids["a"], _table(people))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 
 import numpy as np
 import pytest
 
-from dperm.cli.vertical.progress import Page, TerminalProgress, status_as_dict
 from dperm.errors import BudgetRefused, InvalidInput, PeerRefused
 from dperm.privacy.ledger import Ledger
 from dperm.solvers.vertical import TASKS
@@ -19,8 +17,6 @@ from dperm.vertical.participant.policy import PartyPolicy
 from dperm.vertical.session.coordinator import CoordinatorSession
 from dperm.vertical.session.party import PartySession
 from dperm.vertical.session.simulate import simulate_in_folders, temporary_identities
-from dperm.vertical.session.status import PartyStatus, RunStatus
-from dperm.vertical.transport.activity_log import ActivityLog, TrafficMetrics
 from dperm.vertical.transport.base import InProcess
 
 PARTY = """
@@ -229,48 +225,3 @@ def test_a_wrong_configuration_is_explained(tmp_path, change, sentence):
         read_config(path)
     with pytest.raises(InvalidInput, match="cannot be read"):
         read_config(tmp_path / "none.toml")
-
-
-def test_the_progress_page_shows_who_is_late_and_nothing_private():
-    status = RunStatus("fit-1", "admm-sharing", step=6, n_rounds=10, epsilon=1.0, delta=1e-6, state="running")
-    status.parties = {"org-a": PartyStatus(True, 2000, 3_000_000), "org-b": PartyStatus(True, waiting_since=1.0)}
-    metrics = TrafficMetrics()
-    metrics.add("bytes_sent", "org-a", 5)
-    page = Page(lambda: [status], metrics.text)
-    try:
-        text = urllib.request.urlopen(page.url).read().decode()
-        data = json.loads(urllib.request.urlopen(page.url + "status.json").read())[0]
-        counters = urllib.request.urlopen(page.url + "metrics").read().decode()
-        assert urllib.request.urlopen(page.url + "health").read() == b"ok\n"
-        with pytest.raises(urllib.error.HTTPError) as missing:
-            urllib.request.urlopen(page.url + "other")
-        missing.value.close()
-    finally:
-        page.close()
-    assert "round 3 of 10" in text
-    assert "3.0 MB" in text
-    assert "late" in text
-    assert data["round"] == 3
-    assert data["parties"]["org-b"]["state"].startswith("late")
-    assert set(data) == set(status_as_dict(status))
-    assert counters == 'dperm_vertical_bytes_sent_total{party="org-a"} 5\n'
-
-
-def test_the_terminal_view():
-    from rich.console import Console
-
-    status = RunStatus("fit-1", "align", n_rounds=2, step=3, parties={"org-a": PartyStatus()})
-    console = Console(record=True, width=100, file=open("/dev/null", "w"))  # noqa: SIM115
-    with console.file, TerminalProgress(lambda: [status], console):
-        pass
-    assert "not connected" in console.export_text()
-
-
-def test_the_audit_log_appends(tmp_path):
-    for _ in range(2):
-        log = ActivityLog(tmp_path / "logs" / "audit.jsonl")
-        log.write("connected", {"party": "org-a"})
-        log.close()
-    lines = (tmp_path / "logs" / "audit.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["connected"] * 2
-    ActivityLog().write("nothing", {})

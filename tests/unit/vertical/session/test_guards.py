@@ -48,7 +48,7 @@ def test_a_coordinator_cannot_sit_in_the_middle_of_the_masks(organisations):
 
 def test_a_party_that_insists_on_a_secure_sum_gets_one(organisations):
     org = organisations(secure_sum=False, allow="secure_sum = true")
-    with pytest.raises(PeerRefused, match=r"org-a refused step 0.*only with a secure sum"):
+    with pytest.raises(PeerRefused, match=r"org-a refused step 0.*only in runs with a secure sum"):
         org.cheat().begin(org.spec())
     policy = org.policy("org-a")
     assert policy.join(replace(org.spec(), secure_sum=True))["n"] == 40
@@ -92,8 +92,8 @@ def test_an_older_attempt_is_not_answered_after_a_newer_one(organisations):
         assert np.array_equal(again.arrays["weights"], first.arrays["weights"])
 
 
-def test_a_reply_in_another_state_stops_the_run(stage):
-    s = stage()
+def test_a_reply_in_another_state_stops_the_run(simulation):
+    s = simulation()
 
     def wrap(name, handler):
         def handle(data):

@@ -254,9 +254,9 @@ def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_f
         cheat.ask(residual, attempt=2)
 
 
-def test_no_mask_covers_two_values_even_where_there_is_no_ledger(stage, tmp_path):
-    """A rehearsal has no marks: everybody's folder goes back, and the same numbers are masked anew."""
-    s, masked = stage(rounds=3), []
+def test_no_mask_covers_two_values_even_where_there_is_no_ledger(simulation, tmp_path):
+    """A connection test has no record counter: everybody's folder goes back, and the same numbers are masked anew."""
+    s, masked = simulation(rounds=3), []
 
     class Stops(InProcess):
         def collect(self, timeout):
@@ -285,8 +285,8 @@ def test_no_mask_covers_two_values_even_where_there_is_no_ledger(stage, tmp_path
         assert all(np.all(one != other) for other in others)
 
 
-def test_an_answer_to_an_old_nonce_is_a_renewal_and_nothing_else(stage):
-    s, seen = stage(rounds=3), []
+def test_an_answer_to_an_old_nonce_is_a_renewal_and_nothing_else(simulation):
+    s, seen = simulation(rounds=3), []
 
     def wrap(name, handler):
         def handle(data):
@@ -301,7 +301,7 @@ def test_an_answer_to_an_old_nonce_is_a_renewal_and_nothing_else(stage):
         return handle
 
     result = s.coordinate(s.transport(wrap))
-    assert result == stage(rounds=3).coordinate()
+    assert result == simulation(rounds=3).coordinate()
     renewal, reply = seen
     assert (bytes(renewal.payload), renewal.attempt, reply.attempt) == (b"", 0, 1)
     assert renewal.nonces == reply.nonces
