@@ -88,7 +88,7 @@ def _ends_well(consortium):
 
 
 @pytest.mark.parametrize("killed", [(("org-b",), ("lab",)), (EVERYBODY, EVERYBODY)], ids=["two", "everybody"])
-def test_whoever_is_killed_the_run_ends_and_is_charged_once(charged, killed):
+def test_a_run_completes_and_is_charged_once_whichever_process_is_killed(charged, killed):
     charged.start(*EVERYBODY)
     for step, names in zip((6, 20), killed, strict=True):
         charged.until_step(step)

@@ -27,7 +27,7 @@ main()
 """
 
 
-def test_the_text_works_as_it_stands(tmp_path, processes, consortium):
+def test_the_example_works_as_written(tmp_path, processes, consortium):
     folder = tmp_path / "example"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("keys", "state", "authority", "*.db*", "*.json"))
     for path in folder.glob("*/*.toml"):

@@ -34,7 +34,7 @@ def _steps_of(consortium, name):
     return [line["step"] for line in consortium.audit(name) if line["what"] == "answered"]
 
 
-def test_nothing_happens(consortium, undisturbed):
+def test_a_run_without_faults(consortium, undisturbed):
     consortium.configure()
     consortium.start(*EVERYBODY)
     _ends_well(consortium, undisturbed)
@@ -75,7 +75,7 @@ def test_everybody_is_killed(consortium, undisturbed):
     _ends_well(consortium, undisturbed)
 
 
-def test_a_link_is_cut_and_mended(consortium, undisturbed, proxy_to):
+def test_a_link_is_cut_and_restored(consortium, undisturbed, proxy_to):
     proxy = proxy_to(consortium.port)
     consortium.configure(pause=0.05, org_c={"coordinator": f"127.0.0.1:{proxy.port}"})
     consortium.start(*EVERYBODY)
@@ -92,7 +92,7 @@ def test_a_slow_party_is_waited_for(consortium, undisturbed):
     _ends_well(consortium, undisturbed)
 
 
-def test_a_party_that_stays_away_stops_the_run_and_the_run_can_be_resumed(consortium, undisturbed):
+def test_a_run_stopped_by_an_absent_party_can_be_resumed(consortium, undisturbed):
     consortium.configure(pause=0.02, patience=1)
     consortium.start("lab", "org-a", "org-b")
     assert consortium.wait("lab") == 1
@@ -127,7 +127,7 @@ def test_a_wrong_certificate(consortium, consortium_keys):
     assert consortium.wait("lab") == 1
 
 
-def test_a_revoked_certificate_is_cut_off_at_once(consortium):
+def test_a_revoked_party_is_disconnected_at_once(consortium):
     consortium.configure(rounds=400, pause=0.05, patience=2)
     consortium.start(*EVERYBODY)
     consortium.until_step(4)
@@ -138,7 +138,7 @@ def test_a_revoked_certificate_is_cut_off_at_once(consortium):
     assert "org-b did not answer" in consortium.log("lab")
 
 
-def test_an_unknown_party_is_turned_away(consortium, undisturbed):
+def test_an_unknown_party_is_refused(consortium, undisturbed):
     consortium.configure()
     text = (consortium.root / "org-a" / "config.toml").read_text().replace("org-a", "org-x")
     shutil.copytree(consortium.keys / "org-x", consortium.root / "org-x" / "keys")

@@ -56,7 +56,7 @@ def test_replayed_reordered_and_changed_messages(consortium):
 
 
 @pytest.mark.parametrize("bug", ["zeros", "twice"])
-def test_the_comparison_notices_a_party_that_forgets_or_repeats(bug, monkeypatch):
+def test_the_digest_changes_if_a_party_loses_or_repeats_a_step(bug, monkeypatch):
     """The faults are judged by a digest: it must change if a step is lost or done twice."""
     good = simulate(SPEC, ConnectionTestHandler(), {n: ConnectionTestHandler(n) for n in PARTIES})["digest"]
     answer, count = ConnectionTestParty.answer, [0]

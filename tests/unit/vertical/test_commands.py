@@ -28,7 +28,7 @@ def _configs(org):
     return [org.root / name / "config.toml" for name in ("lab", "org-a", "org-b")]
 
 
-def test_a_simulation_that_trains_is_charged_and_says_so(organisations, command):
+def test_a_simulation_that_trains_is_charged_and_reports_it(organisations, command):
     org = organisations()
     org.stop()
     code, said = command("vertical", "simulate", *_configs(org))
@@ -43,7 +43,7 @@ def test_a_simulation_that_trains_is_charged_and_says_so(organisations, command)
         assert org.kinds(name).count("reserve") == org.kinds(name).count("settle") == 1
 
 
-def test_a_simulation_says_what_a_party_would_say_in_its_own_log(organisations, command):
+def test_a_simulation_shows_each_partys_own_error(organisations, command):
     org = organisations()
     org.stop()
     path = org.root / "org-b" / "config.toml"

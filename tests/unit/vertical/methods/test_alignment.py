@@ -62,12 +62,12 @@ def test_two_parties(tmp_path):
     assert set(people["a"]) == set(_people([1, 3]))
 
 
-def test_nobody_in_common(tmp_path):
+def test_no_people_in_common(tmp_path):
     with pytest.raises(InvalidInput, match=r"no people in common.*same form"):
         _align({"a": _people([1]), "b": _people([2])}, tmp_path)
 
 
-def test_no_identifier_and_no_order_of_a_table_travels():
+def test_neither_identifiers_nor_the_order_of_a_table_are_sent():
     """Lists at every step are new points in an order of their own."""
     ids = temporary_identities(["a", "b"])
     people = _people(range(8))
@@ -80,7 +80,7 @@ def test_no_identifier_and_no_order_of_a_table_travels():
     assert not {row.tobytes() for row in points} & {row.tobytes() for row in other.arrays["points"]}
 
 
-def test_the_carrier_cannot_have_guesses_multiplied():
+def test_the_coordinator_cannot_have_guesses_multiplied():
     ids = temporary_identities(["a", "b"])
     b = AlignParty("r", ("a", "b"), ids["b"], _table(_people([1])))
     b.answer(Message("multiply", {}, {"owner": "b"}))
@@ -110,7 +110,7 @@ def _on_curve(x):
     return True
 
 
-def test_places_that_are_not_places_are_refused():
+def test_invalid_positions_are_refused():
     ids = temporary_identities(["a", "b"])
     party = AlignParty("r", ("a", "b"), ids["a"], _table(_people([1, 2])))
     party._round = 2
@@ -125,7 +125,7 @@ def test_blinding_commutes():
     np.testing.assert_array_equal(b.multiply(a.blind(people)), a.multiply(b.blind(people)))
 
 
-def test_identifiers_that_cannot_be_used():
+def test_unusable_identifiers_are_refused():
     with pytest.raises(InvalidData, match="2 repeated"):
         clean_identifiers(["x" * 30, "x" * 30, " " + "x" * 30])
     with pytest.raises(InvalidData, match="missing for 1 rows"):
@@ -147,12 +147,12 @@ def test_identifiers_that_cannot_be_used():
         [f"{1900 + i % 100}-01-{i % 28 + 1:02d}T00:00:00Z" for i in range(28)],
     ],
 )
-def test_what_all_identifiers_share_makes_them_no_harder_to_guess(few):
+def test_a_shared_prefix_or_suffix_does_not_count_as_unguessable(few):
     with pytest.warns(DpermWarning, match="try them all"):
         clean_identifiers(few)
 
 
-def test_a_party_without_identifiers_says_so(tmp_path):
+def test_a_party_without_identifiers_refuses_to_align(tmp_path):
     with pytest.raises(PeerRefused):
         _align({"a": _people([1]), "b": None}, tmp_path)
 

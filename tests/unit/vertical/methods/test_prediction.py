@@ -50,13 +50,13 @@ def test_predictions_carry_the_coordinators_own_identifiers(aligned):
         ("", "align-1"),
     ],
 )
-def test_otherwise_a_row_is_called_what_it_is(aligned, text, alignment):
+def test_predictions_without_a_matching_order_carry_the_common_row(aligned, text, alignment):
     rows = _written(aligned, _config(aligned, text), alignment)
     assert [row["common_row"] for row in rows] == ["0", "1", "2"]
     assert "patient" not in rows[0]
 
 
-def test_an_identifier_column_of_an_awkward_name(aligned):
+def test_an_identifier_column_named_like_a_prediction_column(aligned):
     (aligned / "table.csv").write_text("prediction\np0\np1\np2\np3\n")
     config = _config(aligned, DATA.replace("patient", "prediction"))
     assert _written(aligned, config, "align-1")[0]["id_prediction"] == "p2"

@@ -31,7 +31,7 @@ def _with(spec, **options):
         ({"view": "transcript"}, PeerRefused, "does not allow the view 'transcript'"),
     ],
 )
-def test_every_number_that_weakens_the_guarantee_has_a_limit(organisations, change, kind, sentence):
+def test_every_option_that_weakens_the_guarantee_has_a_limit(organisations, change, kind, sentence):
     org = organisations(allow='views = ["model"]')
     policy, spec = org.policy("org-a"), org.spec()
     assert policy.join(spec)["n"] == 40
@@ -39,7 +39,7 @@ def test_every_number_that_weakens_the_guarantee_has_a_limit(organisations, chan
         policy.join(_with(spec, **change))
 
 
-def test_a_delta_that_is_left_to_the_number_of_people_is_compared_as_well(organisations):
+def test_a_default_delta_is_compared_with_the_limit_as_well(organisations):
     org = organisations()
     options = {name: value for name, value in org.spec().options.items() if name != "delta"}
     spec, cheat = replace(org.spec(), options=options, secure_sum=False), org.cheat()
@@ -49,7 +49,7 @@ def test_a_delta_that_is_left_to_the_number_of_people_is_compared_as_well(organi
     assert "reserve" not in org.kinds("org-a")
 
 
-def test_a_party_says_with_whom_it_takes_part(organisations):
+def test_a_party_refuses_participants_that_it_does_not_list(organisations):
     org = organisations(allow='parties = ["org-b", "lab"]')
     policy, spec = org.policy("org-a"), org.spec()
     assert policy.join(spec)["n"] == 40
@@ -78,7 +78,7 @@ def test_with_pins_an_unpinned_participant_is_refused(organisations):
             policy.join(replace(spec, method="align", options={"label_holder": holder}))
 
 
-def test_a_party_trains_only_under_a_cap(organisations):
+def test_a_party_trains_only_with_a_cap(organisations):
     org = organisations(caps={"org-a": "", "org-b": "epsilon = 2.0"})
     with pytest.raises(PeerRefused, match=r"org-a refused step 0 .*trains only with a cap"):
         org.coordinate()
@@ -156,7 +156,7 @@ def test_a_coordinator_cannot_finish_early_nor_with_weights_of_its_own(organisat
     assert "settle" in org.kinds("org-a")
 
 
-def test_a_party_hands_out_the_column_it_just_chose_and_no_other(organisations):
+def test_a_party_sends_only_the_column_it_just_chose(organisations):
     org = organisations("distributed-frank-wolfe", secure_sum=False)
     cheat = org.cheat()
     cheat.begin(org.spec())
@@ -178,7 +178,7 @@ def _sentence(org, cheat, facts):
 
 
 @pytest.mark.parametrize("method", ["admm-sharing", "blocks-over-parties", "distributed-frank-wolfe"])
-def test_a_run_without_end_is_refused_at_once(organisations, method):
+def test_a_run_with_too_many_rounds_is_refused_at_once(organisations, method):
     org = organisations(method, secure_sum=False)
     rounds = "n_steps" if "frank" in method else "n_rounds"
     cheat = org.cheat()

@@ -43,7 +43,7 @@ def test_identifiers_without_an_alignment_are_never_trained_on(people):
         people.policy("org-a").open()
 
 
-def test_a_table_that_changed_since_is_refused_until_it_is_aligned_again(people):
+def test_a_changed_table_is_refused_until_it_is_aligned_again(people):
     people.align()
     people.write("org-b", range(11, 70))
     with pytest.raises(PeerRefused, match="org-b refused step 0"):

@@ -29,7 +29,7 @@ def _check(spec, *keys):
     return Message("check", arrays)
 
 
-def test_a_coordinator_cannot_sit_in_the_middle_of_the_masks(organisations):
+def test_a_coordinator_cannot_replace_mask_keys(organisations):
     org = organisations()
     cheat = org.cheat()
     spec, own = _joined(org, cheat, org.spec())

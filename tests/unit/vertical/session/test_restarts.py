@@ -161,7 +161,7 @@ def test_a_label_holder_restored_to_before_its_release_of_the_same_step_is_refus
         org.coordinate()
 
 
-def test_a_mark_that_is_gone_is_noticed_too(organisations):
+def test_a_missing_record_counter_is_noticed(organisations):
     org = organisations()
     with pytest.raises(Crash):
         org.coordinate(_watched(org, _die_at(4)))
@@ -208,7 +208,7 @@ def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monke
     assert org.kinds(party).count("reserve") == 2
 
 
-def test_a_crash_between_record_and_mark_loses_nothing(tmp_path):
+def test_a_crash_between_record_and_counter_loses_nothing(tmp_path):
     folder = RunFolder(tmp_path / "runs", "r", tmp_path / "counters").open()
     assert folder.load() is None
     for k in range(4):
@@ -224,7 +224,7 @@ def test_a_crash_between_record_and_mark_loses_nothing(tmp_path):
     again.close()
 
 
-def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_from_a_copy(organisations):
+def test_a_reply_sent_after_a_crash_between_record_and_counter_is_not_drawn_again_from_a_copy(organisations):
     """The stored reply leaves in the next life: by then a copy from before it must be recognised."""
     org = organisations(secure_sum=False)
     cheat, residual = org.cheat(), Message("residual", {"residual": np.ones(40)}, {"round": 0})
@@ -254,7 +254,7 @@ def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_f
         cheat.ask(residual, attempt=2)
 
 
-def test_no_mask_covers_two_values_even_where_there_is_no_ledger(simulation, tmp_path):
+def test_no_mask_covers_two_values_even_without_a_ledger(simulation, tmp_path):
     """A connection test has no record counter: everybody's folder goes back, and the same numbers are masked anew."""
     s, masked = simulation(rounds=3), []
 
@@ -307,7 +307,7 @@ def test_an_answer_to_an_old_nonce_is_a_renewal_and_nothing_else(simulation):
     assert renewal.nonces == reply.nonces
 
 
-def test_nothing_secret_stays_behind(organisations, monkeypatch):
+def test_a_finished_run_keeps_no_secret(organisations, monkeypatch):
     org, secrets = organisations(), set()
     save = RunFolder.save
 

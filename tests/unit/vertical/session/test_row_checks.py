@@ -57,7 +57,7 @@ def _refused(people, name):
 
 
 @pytest.mark.parametrize("before", [1, 2, 3, 4, 5])
-def test_a_run_does_not_go_on_when_all_have_aligned_again(people, crash, before):
+def test_a_run_does_not_continue_after_all_have_aligned_again(people, crash, before):
     _stopped(people, crash, before)
     (old, _), _ = people.tables()
     with pytest.warns(DpermWarning, match="run 'fit-1' is not finished"):
@@ -75,7 +75,7 @@ def test_a_run_does_not_go_on_when_all_have_aligned_again(people, crash, before)
 
 @pytest.mark.parametrize("before", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", ["org-a", "org-b", "lab"])
-def test_nor_when_one_of_them_has(people, crash, name, before):
+def test_a_run_does_not_continue_after_one_participant_has_aligned_again(people, crash, name, before):
     _stopped(people, crash, before)
     kept = people.order(name).read_text()
     _reorder(people, name, run="al-0")
@@ -89,7 +89,7 @@ def test_nor_when_one_of_them_has(people, crash, name, before):
 @pytest.mark.parametrize("before", [2, 4])
 @pytest.mark.parametrize("name", ["org-b", "lab"])
 @pytest.mark.parametrize("what", ["order", "alignment", "values"])
-def test_each_of_order_alignment_and_values_is_looked_at(people, crash, name, before, what):
+def test_a_changed_order_alignment_or_value_is_noticed(people, crash, name, before, what):
     """Rows in another order under the old name; the old order under another name; other values of the same people."""
     _stopped(people, crash, before)
     if what == "values":
@@ -105,7 +105,7 @@ def test_each_of_order_alignment_and_values_is_looked_at(people, crash, name, be
     _refused(people, name)
 
 
-def test_the_declared_range_of_a_column_stays_too(people, crash):
+def test_a_changed_declared_range_is_noticed(people, crash):
     """Otherwise weights that were learnt in one unit would be used in another."""
     _stopped(people, crash, 4)
     path = people.root / "org-a" / "config.toml"
@@ -113,7 +113,7 @@ def test_the_declared_range_of_a_column_stays_too(people, crash):
     _refused(people, "org-a")
 
 
-def test_a_party_that_aligns_between_check_and_start_does_not_start_on_the_new_order(people, crash):
+def test_a_party_that_aligns_between_check_and_start_does_not_start_with_the_new_order(people, crash):
     """In one life: the table is read again after every alignment."""
     _stopped(people, crash, 2)
     lab = people.order("lab").read_text()
@@ -125,7 +125,7 @@ def test_a_party_that_aligns_between_check_and_start_does_not_start_on_the_new_o
     assert {people.reserved(name) for name in NAMES} == {0}
 
 
-def test_nor_when_the_alignment_ends_while_it_starts(tmp_path):
+def test_a_program_refuses_a_table_aligned_after_the_reservation(tmp_path):
     """Between what is charged and the program the table may be read anew, by another run of the same party."""
     scaling = Layout(n=3, n_features=1).scaling()
     before, after = (
@@ -140,7 +140,7 @@ def test_nor_when_the_alignment_ends_while_it_starts(tmp_path):
         after.program(spec, scope)
 
 
-def test_a_table_written_again_as_it_was_is_the_same(people, crash):
+def test_a_rewritten_but_unchanged_table_is_accepted(people, crash):
     _stopped(people, crash, 4)
     for name in NAMES:
         path = people.root / name / "table.csv"
@@ -148,7 +148,7 @@ def test_a_table_written_again_as_it_was_is_the_same(people, crash):
     assert people.run()["report"].guarantee.epsilon <= 0.5
 
 
-def test_a_finished_run_tells_its_result_whatever_became_of_the_table(people):
+def test_a_finished_run_returns_its_result_even_if_the_table_changed(people):
     people.align()
     result = people.run()
     people.align("al-2")
@@ -185,7 +185,7 @@ def test_an_alignment_names_the_runs_that_it_would_stop(people, crash):
     assert _said(people) == []
 
 
-def test_the_command_says_so_before_it_calls_anybody(people, crash, monkeypatch):
+def test_the_align_command_warns_before_it_listens(people, crash, monkeypatch):
     _stopped(people, crash, 4)
 
     def listen(*_, **__):
@@ -200,7 +200,7 @@ def test_the_command_says_so_before_it_calls_anybody(people, crash, monkeypatch)
     assert "dperm: note: run 'fit-1' is not finished and cannot continue with the order" in done.output
 
 
-def test_a_prediction_is_of_the_people_who_were_declared(tmp_path):
+def test_a_prediction_uses_the_declared_table_only(tmp_path):
     model = {"format": MODEL_FORMAT, "columns": ["x"], "weights": [1.0]}
     (tmp_path / "fit-1.json").write_text(json.dumps(model))
     scaling = Layout(n=3, n_features=1).scaling()
@@ -217,7 +217,7 @@ def test_a_prediction_is_of_the_people_who_were_declared(tmp_path):
 # ---------------------------------------------------------------------------------------------------- alignments
 @pytest.mark.parametrize("before", [3, 4, 5, 6, 7])
 @pytest.mark.parametrize("name", ["org-b", "lab"])
-def test_an_alignment_does_not_go_on_over_a_table_that_was_exported_again(people, crash, name, before):
+def test_an_alignment_does_not_continue_with_a_rewritten_table(people, crash, name, before):
     """The same people in another order: places in the old table are other people in the new one."""
     with pytest.raises(crash):
         people.align(before=before)
@@ -228,7 +228,7 @@ def test_an_alignment_does_not_go_on_over_a_table_that_was_exported_again(people
     assert not people.order(name).exists()
 
 
-def test_nor_where_one_party_alone_is_started_again(people):
+def test_an_alignment_stops_if_one_restarted_party_has_a_rewritten_table(people):
     people.start()
     handle = type(people.sessions["org-b"]).handle
 
@@ -251,7 +251,7 @@ def test_nor_where_one_party_alone_is_started_again(people):
         people.align(restart=False)
 
 
-def test_an_order_is_written_for_the_table_that_was_aligned():
+def test_an_order_is_stored_for_the_aligned_table_only():
     """Also by a handler that was made since, over another table."""
     ids, kept = temporary_identities(["a", "b"]), []
     program = AlignParty("r", ("a", "b"), ids["a"], Listed([b"one", b"two"], "old table"))

@@ -96,7 +96,7 @@ def test_replayed_and_reordered_requests_are_refused(simulation):
     assert "org-c received a message for org-b" in str(refusal_error(foreign))
 
 
-def test_a_second_question_for_an_answered_step_is_refused(simulation):
+def test_a_different_request_for_an_answered_step_is_refused(simulation):
     """Otherwise two noisy answers to one release could be had."""
     s, seen = simulation(), {}
     s.coordinate(s.transport(_recorder(seen)))
@@ -131,7 +131,7 @@ def test_a_folder_restored_from_a_copy_is_noticed(simulation, tmp_path):
 
 
 @pytest.mark.parametrize("step", [1, 2, 4])
-def test_a_wiped_disk_is_said_clearly(simulation, step):
+def test_a_wiped_disk_is_reported_clearly(simulation, step):
     s = simulation()
 
     def wrap(name, handler):
@@ -154,7 +154,7 @@ def _spoil(path):
     path.write_bytes(data)
 
 
-def test_a_record_that_was_cut_off_gives_way_to_the_one_before(tmp_path):
+def test_an_incomplete_record_falls_back_to_the_previous_one(tmp_path):
     folder = RunFolder(tmp_path, "r").open()
     assert folder.load() is None
     for k in range(5):
@@ -240,7 +240,7 @@ def test_a_party_resumes_after_dying_before_or_after_it_stored_its_reply(simulat
     assert died
 
 
-def test_the_whole_plan_is_reserved_once_and_settled_once_whatever_dies(simulation, tmp_path, monkeypatch):
+def test_the_whole_plan_is_reserved_and_settled_once_whichever_process_dies(simulation, tmp_path, monkeypatch):
     ledgers = _ledgers(tmp_path)
     s, died = simulation(handler=lambda name: ChargedHandler(name, ledgers[name])), set()
     save = RunFolder.save
@@ -276,7 +276,7 @@ def test_the_whole_plan_is_reserved_once_and_settled_once_whatever_dies(simulati
     assert [(e["count"], e["forfeited"]) for e in made] == [(4, False)]
 
 
-def test_a_run_that_the_ledger_knows_is_not_begun_again_without_its_folder(simulation, tmp_path):
+def test_a_run_already_charged_is_not_started_again_without_its_folder(simulation, tmp_path):
     ledgers = _ledgers(tmp_path)
     s = simulation(handler=lambda name: ChargedHandler(name, ledgers[name]))
     s.coordinate()
@@ -319,7 +319,7 @@ def test_mismatched_rows_are_refused_before_anything_is_charged(simulation, tmp_
     assert all([e["kind"] for e in ledger.entries()] == ["created"] for ledger in ledgers.values())
 
 
-def test_a_party_that_never_answers_stops_the_run_with_a_sentence_and_it_can_be_resumed(simulation):
+def test_a_run_that_a_silent_party_stopped_can_be_resumed(simulation):
     undisturbed = simulation().coordinate()
     s = simulation()
 
@@ -342,7 +342,7 @@ def test_a_party_that_never_answers_stops_the_run_with_a_sentence_and_it_can_be_
     assert s.coordinate() == undisturbed
 
 
-def test_options_cannot_change_under_a_run(simulation):
+def test_options_cannot_change_during_a_run(simulation):
     s = simulation()
     s.coordinate()
     s.spec = RunSpec("trial-1", "connection-test", s.spec.parties, {"rows": 40, "rounds": 9}, True)
@@ -391,7 +391,7 @@ def test_steps_are_numbered_and_finish_is_last(simulation):
     assert Envelope.decode(s.sessions["org-a"].handle(more.encode())).kind == REFUSAL
 
 
-def test_states_are_exact(simulation):
+def test_the_connection_test_converges(simulation):
     result = simulation(rounds=5).coordinate()
     assert len(result["history"]) == 5
     assert np.all(np.diff(result["history"]) < 0.0)

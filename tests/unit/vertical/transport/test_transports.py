@@ -102,7 +102,7 @@ def test_grpc_with_two_runs_at_once(keys, tmp_path, expected):
     assert 'bytes_sent_total{party="site-1"}' in hub.metrics.text()
 
 
-def test_who_may_not_connect_is_told_why(keys, tmp_path):
+def test_refused_parties_learn_the_reason(keys, tmp_path):
     hub, errors = _hub(keys, revoked=keys / "ca" / "revoked.pem"), {}
     revoke(keys / "ca", Identity.load(keys / "thief", "thief").certificate)
     for name in ("stranger", "thief"):
@@ -116,7 +116,7 @@ def test_who_may_not_connect_is_told_why(keys, tmp_path):
     assert "was revoked" in str(errors["thief"])
 
 
-def test_a_coordinator_of_another_authority_is_not_believed(keys, tmp_path):
+def test_a_coordinator_of_another_authority_is_refused(keys, tmp_path):
     hub, errors = _hub(keys), {}
     create_authority(tmp_path / "ca")
     create_request(tmp_path / "site-1", "site-1")
@@ -129,7 +129,7 @@ def test_a_coordinator_of_another_authority_is_not_believed(keys, tmp_path):
     assert "did not prove to be the coordinator" in str(errors["site-1"])
 
 
-def test_a_party_that_comes_first_says_once_for_whom_it_waits(keys, tmp_path):
+def test_a_party_that_starts_first_logs_once_that_it_waits(keys, tmp_path):
     hub, errors, said = _hub(keys), {}, []
     hub.close()
     link, thread = _link(keys, hub, "site-1", tmp_path, errors, log=said.append)
@@ -151,7 +151,7 @@ def _raw(keys, hub, name, *frames):
             return None, error
 
 
-def test_silent_streams_hold_nobody_up(keys, tmp_path, monkeypatch):
+def test_streams_without_a_greeting_delay_no_party(keys, tmp_path, monkeypatch):
     """Seventy streams of one party without a greeting: others connect at once, and so does the party itself."""
     monkeypatch.setattr("dperm.vertical.transport.grpc_hub._GREETING_SECONDS", 1.0)
     hub, errors, calls = _hub(keys), {}, []
@@ -181,7 +181,7 @@ def test_silent_streams_hold_nobody_up(keys, tmp_path, monkeypatch):
     assert errors == {}
 
 
-def test_a_list_that_is_lost_while_the_hub_runs_lets_nobody_back_in(keys, tmp_path):
+def test_a_revocation_list_lost_at_run_time_readmits_nobody(keys, tmp_path):
     shutil.copytree(keys / "ca", tmp_path / "ca")
     listed, said, errors = tmp_path / "ca" / "revoked.pem", [], {}
     revoke(tmp_path / "ca", Identity.load(keys / "thief", "thief").certificate)

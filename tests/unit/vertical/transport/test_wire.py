@@ -55,7 +55,7 @@ def test_round_trip(kind, arrays, facts):
 MESSAGE = Message("k", {"b": np.arange(3), "a": np.ones((2, 2))}, {"x": 1, "y": "text"}, frozenset({"b"}))
 
 
-def test_every_cut_and_every_changed_byte_is_refused_or_read_as_another_message():
+def test_truncated_or_changed_bytes_are_refused_or_decode_to_another_message():
     data = encode(MESSAGE)
     for end in range(len(data)):
         with pytest.raises(ProtocolError):
@@ -102,7 +102,7 @@ def test_limits():
         decode(huge)
 
 
-def test_an_object_array_never_travels():
+def test_an_object_array_is_never_encoded():
     with pytest.raises(InvalidInput, match="object"):
         encode(Message("k", {"a": np.array([object()])}))
 
@@ -174,7 +174,7 @@ def test_chunks_that_are_lost_swapped_damaged_or_too_many_are_refused():
         read_control_frame(b"\x00not json")
 
 
-def test_json_nested_by_the_thousand_is_refused():
+def test_deeply_nested_json_is_refused():
     for deep in (b"[" * 4000, b'{"a":' * 800):
         with pytest.raises(ProtocolError, match="cannot be read"):
             read_control_frame(b"\x03" + deep)
