@@ -147,7 +147,7 @@ class TellsAFact(SharingParty):
 )
 def test_interference_is_caught(bug):
     check_vertical_non_interference(small())
-    with pytest.raises(ContractViolation, match="depends? on the data"):
+    with pytest.raises(ContractViolation, match=r"depends? on the data"):
         check_vertical_non_interference(small(**bug))
 
 
@@ -170,7 +170,7 @@ def test_interference_is_caught_in_the_transcript_view():
         return lambda parties, budget: cls(Objective(Logistic()), parties, budget, n_rounds=2)
 
     check_vertical_non_interference(make(TranscriptSharing))
-    with pytest.raises(ContractViolation, match="depends? on the data"):
+    with pytest.raises(ContractViolation, match=r"depends? on the data"):
         check_vertical_non_interference(make(Planted))
 
 

@@ -1,4 +1,4 @@
-"""The example with three organisations, exactly as its text says, in three kinds of processes."""
+"""The example with three organisations, exactly as its README says, in real processes."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _toml(value: Any) -> str:
 
 
 class Organisations:
-    """Everybody's folders; sessions can be stopped and started again."""
+    """The folders of all participants; sessions can be stopped and started again."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Organisations:
 
     def policy(self, name: str, pins: tuple[tuple[str, str], ...] = ()) -> PartyPolicy:
         one = self.identities[name]
-        identity = Identity(name, one._key, one.certificate, Trust(one.trust.authority, pins))
+        identity = one.with_trust(Trust(one.trust.authority, pins))
         return PartyPolicy(read_config(self.root / name / "config.toml"), identity)
 
     def start(self, *names: str) -> None:
@@ -192,12 +192,12 @@ class Organisations:
     def kinds(self, name: str) -> list[str]:
         return [entry["kind"] for entry in self.ledger(name).entries()]
 
-    def cheat(self, party: str = "org-a") -> Coordinator:
-        return Coordinator(self, party)
+    def cheat(self, party: str = "org-a") -> CheatingCoordinator:
+        return CheatingCoordinator(self, party)
 
 
-class Coordinator:
-    """Says to one party whatever it likes."""
+class CheatingCoordinator:
+    """A coordinator that departs from the protocol: it sends one party arbitrary messages."""
 
     def __init__(self, org: Organisations, party: str) -> None:
         self.org, self.run, self.party = org, "fit-1", party
@@ -283,7 +283,7 @@ class Crash(BaseException):
 
 
 class _Dying(InProcess):
-    """Dies before the requests of a step leave."""
+    """Crashes before the requests of a step are sent."""
 
     before: int | None = None
 
@@ -294,7 +294,7 @@ class _Dying(InProcess):
 
 
 class People:
-    """Tables with identifiers: each has other people too, in an order of its own; x and y tell who somebody is."""
+    """Tables with identifiers: each has other people too, in its own order; x and y identify a person."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.sessions = root, {}
@@ -338,7 +338,7 @@ class People:
             session.close()
 
     def run(self, before: int | None = None, restart: bool = True, **changes: Any) -> Any:
-        """Carry out a run, or as much of it as comes before a step; everybody is started anew unless told otherwise."""
+        """Carry out a run, or the part before a step; all parties are restarted unless ``restart`` is False."""
         if restart:
             self.start()
         config = self.config("lab")

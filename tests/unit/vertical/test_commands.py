@@ -12,7 +12,7 @@ from dperm.cli.main import main
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Run the command line in this process; returns its exit code and all that it said."""
+    """Run the command line in this process; returns its exit code and output."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["dperm", *map(str, arguments)])

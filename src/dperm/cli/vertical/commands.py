@@ -18,7 +18,8 @@ from dperm.errors import DpermError, DpermWarning, InvalidInput, PeerRefused
 
 __all__ = ["vertical"]
 
-_CONFIG = click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_CONFIG = click.argument("config", type=_FILE)
 _QUIET = click.option("--quiet", is_flag=True, help="Show no live progress.")
 _PAGE = click.option(
     "--page", type=int, default=None, help="Also show progress on http://127.0.0.1:PAGE/ (0: any port)."
@@ -42,7 +43,7 @@ vertical.add_command(keys)
 
 
 @vertical.command()
-@click.argument("configs", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("configs", nargs=-1, required=True, type=_FILE)
 @_QUIET
 @_PAGE
 def coordinator(configs: Sequence[Path], quiet: bool, page: int | None) -> None:
@@ -81,8 +82,8 @@ def align(config: Path, new_people: bool, name: str | None, quiet: bool, page: i
 
 @vertical.command()
 @_CONFIG
-@click.option("--model", "model_path", required=True, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--model", "model_path", required=True, type=_FILE, help="Model file of a training run.")
+@click.option("--out", required=True, type=_FILE, help="CSV file to write.")
 @click.option("--without", multiple=True, help="Leave out this party: its columns count as the middle of their ranges.")
 @click.option("--run", "name", default=None, help="Name of this prediction (default: predict-DATE).")
 @_QUIET
@@ -268,7 +269,7 @@ def party(config: Path, stay: bool) -> None:
 
 
 @vertical.command()
-@click.argument("configs", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("configs", nargs=-1, required=True, type=_FILE)
 @click.option("--charge", is_flag=True, help="Confirm that training is charged to every participant's own ledger.")
 def simulate(configs: Sequence[Path], charge: bool) -> None:
     """Carry out a run in this process; CONFIGS are the coordinator's file and then every party's.

@@ -307,6 +307,10 @@ class Identity:
         trust.check(certificate, name)
         return cls(name, key, certificate, trust)
 
+    def with_trust(self, trust: Trust) -> Identity:
+        """Return the same participant with other trusted certificates or pins."""
+        return Identity(self.name, self._key, self.certificate, trust)
+
     @property
     def certificate_der(self) -> bytes:
         """The certificate's bytes."""

@@ -68,13 +68,13 @@ class InProcess:
     """
 
     def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]]) -> None:
-        self._handlers = dict(handlers)
+        self.handlers = dict(handlers)
         self._events: queue.Queue[Event] = queue.Queue()
         # one thread per party, as on a network link: a party answers requests in their order
-        self._workers = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self._handlers}
+        self._workers = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self.handlers}
 
     def connected(self) -> frozenset[str]:
-        return frozenset(self._handlers)
+        return frozenset(self.handlers)
 
     def send(self, party: str, envelope: Envelope) -> bool:
         self._workers[party].submit(self._answer, party, envelope.encode())
@@ -82,7 +82,7 @@ class InProcess:
 
     def _answer(self, party: str, data: bytes) -> None:
         try:
-            self._events.put(Arrived(party, Envelope.decode(self._handlers[party](data))))
+            self._events.put(Arrived(party, Envelope.decode(self.handlers[party](data))))
         except Exception as error:
             self._events.put(Lost(party, type(error).__name__))
 

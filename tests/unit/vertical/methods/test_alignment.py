@@ -1,11 +1,13 @@
-"""Alignment: the same people in the same order everywhere, nothing slipped in, clear errors."""
+"""Alignment: the same people in the same order everywhere, no inserted guesses, clear errors."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dperm.errors import DpermWarning, InvalidData, InvalidInput, PeerRefused, ProtocolError
+from dperm.errors import DpermWarning, InvalidData, InvalidInput, PeerRefused, ProtocolError, StateLost
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.methods.alignment import (
     AlignCoordinator,
@@ -184,3 +186,18 @@ def test_numbers_as_identifiers_keep_their_digits(tmp_path):
     (tmp_path / "t.csv").write_text("id,x\n007,1\n12,2\n")
     assert read_identifiers(TableSource(tmp_path / "t.csv", "id")) == ["007", "12"]
     assert read_identifiers(TableSource(tmp_path / "t.csv")) is None
+
+
+def test_an_order_is_stored_for_the_aligned_table_only():
+    """Even by a handler that was created later, for another table."""
+    ids, kept = temporary_identities(["a", "b"]), []
+    program = AlignParty("r", ("a", "b"), ids["a"], IdentifierColumn([b"one", b"two"], "old table"))
+    program._round = 2
+    program.answer(Message("common", {"places": np.array([0, 1])}))
+    handler = AlignmentHandler(
+        ids["a"], IdentifierColumn([b"two", b"one"], "new table"), lambda *what: kept.append(what), True
+    )
+    handler.finish(SimpleNamespace(run="r"), program)
+    assert [table for _, table in kept] == ["old table"]
+    with pytest.raises(StateLost, match="changed"):  # also when the order is already known
+        AlignParty("r", ("a", "b"), ids["a"], IdentifierColumn([b"two", b"one"], "new table")).restore(program.state())

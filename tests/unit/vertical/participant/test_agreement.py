@@ -62,7 +62,7 @@ def test_a_party_refuses_participants_that_it_does_not_list(organisations):
 
 
 def test_with_pins_an_unpinned_participant_is_refused(organisations):
-    """A coordinator that holds the authority's key could otherwise bring a party of its own and unmask the others."""
+    """A coordinator that holds the authority's key could otherwise add a party of its own and unmask the others."""
     org = organisations(allow="secure_sum = true")
     pins = (("org-b", fingerprint(org.identities["org-b"].certificate)),)
     policy, spec = org.policy("org-a", pins), org.spec()
@@ -88,7 +88,7 @@ def test_a_party_trains_only_with_a_cap(organisations):
 
 
 def test_what_is_checked_is_what_will_be_charged(organisations):
-    """A seeded run has no guarantee, which a cap does not hold: nobody is charged, the label holder included."""
+    """A seeded run has no guarantee, so a ledger with a cap refuses it and no participant is charged."""
     org = organisations(allow="insecure = true", caps={"org-a": "", "org-b": "epsilon = 2.0"})
     path = org.root / "lab" / "config.toml"
     path.write_text(path.read_text() + 'insecure_seed = "1"\n')
@@ -116,7 +116,7 @@ def test_the_label_holder_is_checked_before_the_parties_reserve_and_charged_afte
         return handled
 
     transport = late.transport()
-    transport._handlers["org-b"] = wrap(transport._handlers["org-b"])
+    transport.handlers["org-b"] = wrap(transport.handlers["org-b"])
     with pytest.raises(BudgetRefused, match="org-b refused step 2"):
         late.coordinate(transport)
     assert "reserve" not in late.kinds("lab")

@@ -1,4 +1,4 @@
-"""Configurations, what a party agrees to, training and prediction in one process, and the progress page."""
+"""Configurations, what a party agrees to, and training and prediction in one process."""
 
 from __future__ import annotations
 

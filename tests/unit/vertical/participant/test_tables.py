@@ -1,4 +1,4 @@
-"""Rows of the same people: training reads the order that alignment wrote, and refuses whatever is not that."""
+"""Rows of the same people: training reads the order that alignment wrote, and refuses any other."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ RESIDUAL = Message("residual", {"residual": np.ones(40)}, {"round": 0})
 
 
 def _joined(org, cheat, spec):
-    """Join, and return the description with everybody's facts and the mask key that the party sent."""
+    """Join, and return the description with all facts and the mask key that the party sent."""
     said = cheat.ask(Message("join", {"spec": spec.to_array()}))
     key = SignedMaskKey("org-a", *(said.arrays[what].tobytes() for what in ("mask key", "signature", "certificate")))
     return spec.with_facts(dict.fromkeys(spec.parties, said.facts)), key
@@ -77,7 +77,7 @@ def test_the_run_that_is_checked_is_the_run_that_was_joined(organisations, chang
 
 
 def test_an_older_attempt_is_not_answered_after_a_newer_one(organisations):
-    """A coordinator that was restarted asks with a higher attempt; what was on its way from before is stale."""
+    """A restarted coordinator asks with a higher attempt; earlier requests still in transit are stale."""
     org = organisations(secure_sum=False)
     cheat = org.cheat()
     cheat.begin(org.spec())

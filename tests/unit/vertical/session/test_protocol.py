@@ -1,7 +1,8 @@
 """The same protocol on every transport: in process, gRPC with mutual TLS, NVIDIA FLARE.
 
-One charged run with noise, whose coordinator repeats, replays, reorders and changes requests, breaks off in the middle
-with everybody else, and is started again: one answer for each request, one charge, the result of an undisturbed run.
+One charged run with noise, whose coordinator repeats, replays, reorders and changes requests, is stopped in the
+middle together with all parties and started again: one answer for each request, one charge, the result of a run without
+faults.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def keys(tmp_path_factory):
 
 
 class World:
-    """Everybody's folders."""
+    """The folders of all participants."""
 
     def __init__(self, root, keys):
         self.root, self.keys = root, keys
@@ -240,7 +241,7 @@ def undisturbed(tmp_path_factory, keys):
 
 @pytest.fixture(scope="module", params=list(CARRIERS))
 def disturbed(request, tmp_path_factory, keys):
-    """Both lives of a run that broke off in the middle: what was answered and refused, and the folders."""
+    """A run that was stopped in the middle and resumed: the answers and refusals before and after, and the folders."""
     world = World(tmp_path_factory.mktemp("disturbed") / "world", keys)
     carry = CARRIERS[request.param]
     first = carry(world, DIE_AT)

@@ -30,7 +30,7 @@ class Crash(BaseException):
 
 
 class Watched(InProcess):
-    """Keeps what travels, and dies when it is told to."""
+    """Records all messages, and crashes when ``die`` returns True."""
 
     sent: dict
     said: dict
@@ -60,7 +60,7 @@ def _watched(org, die):
 
 @pytest.mark.parametrize("method", sorted(TASKS))
 def test_the_coordinator_resumes_after_dying_at_any_step_of_any_method(organisations, method):
-    """It dies at every step once, with the parties: each request and each answer is drawn once."""
+    """Coordinator and parties crash once at every step: each request and each answer is drawn once."""
     org, died = organisations(method), set()
 
     def die(event):
@@ -77,7 +77,7 @@ def test_the_coordinator_resumes_after_dying_at_any_step_of_any_method(organisat
         try:
             result = org.coordinate(transport)
         except Crash:
-            transport = type(transport)(transport._handlers)
+            transport = type(transport)(transport.handlers)
     task = build_task(org.spec().with_facts(dict.fromkeys(NAMES, FACTS)))
     assert died == set(range(3 + task.n_rounds + 1))
     rounds = {key: payloads for key, payloads in sent.items() if key[1] > 2}
@@ -123,7 +123,7 @@ def _restore(org, names, where):
 @pytest.mark.parametrize("names", [(*NAMES, "lab"), ("lab",), NAMES, ("org-b",)])
 @pytest.mark.parametrize("method", ["admm-sharing", "transcript-admm-sharing"])
 def test_folders_restored_from_older_copies_are_refused(organisations, method, names):
-    """Otherwise each copy would be a fresh noisy release for the charge of one, and masks would be used again."""
+    """Otherwise each copy would add a noisy release without a charge, and masks would be used again."""
     org = organisations(method)
     with pytest.raises(Crash):
         org.coordinate(_watched(org, _die_at(3)))
@@ -140,7 +140,7 @@ def test_folders_restored_from_older_copies_are_refused(organisations, method, n
 
 
 def test_a_label_holder_restored_to_before_its_release_of_the_same_step_is_refused(organisations):
-    """The coordinator's step does not change when it releases, so steps alone would not tell."""
+    """The coordinator's step does not change when it releases, so step numbers alone would not reveal it."""
     org = organisations("transcript-admm-sharing")
     records = []
     save = RunFolder.save
@@ -183,7 +183,7 @@ def test_a_second_copy_of_a_folder_cannot_run_beside_the_first(tmp_path):
 
 
 def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monkeypatch):
-    """A ledger on a server, used from two machines: the second run must not go on with the first one's reservation."""
+    """A ledger on a server, used from two machines: the second run must not use the first one's reservation."""
     org = organisations(secure_sum=False)
     spec, party, released = org.spec(), "org-a", {}
     said = {}
@@ -225,7 +225,7 @@ def test_a_crash_between_record_and_counter_loses_nothing(tmp_path):
 
 
 def test_a_reply_sent_after_a_crash_between_record_and_counter_is_not_drawn_again_from_a_copy(organisations):
-    """The stored reply leaves in the next life: by then a copy from before it must be recognised."""
+    """The stored reply is sent after the restart: from then on a copy from before it must be recognised."""
     org = organisations(secure_sum=False)
     cheat, residual = org.cheat(), Message("residual", {"residual": np.ones(40)}, {"round": 0})
     cheat.begin(org.spec())
@@ -255,7 +255,7 @@ def test_a_reply_sent_after_a_crash_between_record_and_counter_is_not_drawn_agai
 
 
 def test_no_mask_covers_two_values_even_without_a_ledger(simulation, tmp_path):
-    """A connection test has no record counter: everybody's folder goes back, and the same numbers are masked anew."""
+    """A connection test has no record counter: all folders are restored, and the same numbers get new masks."""
     s, masked = simulation(rounds=3), []
 
     class Stops(InProcess):

@@ -1,4 +1,4 @@
-"""One run, one table: whoever takes up a run on other rows, values or units is refused, at every step.
+"""One run, one table: resuming a run with other rows, values or units is refused at every step.
 
 Steps of the runs here: 0 join, 1 check, 2 start, 3 and 4 rounds, 5 finish. A crash before a step leaves everybody after
 the one before.
@@ -18,18 +18,14 @@ from click.testing import CliRunner
 from dperm.cli.vertical.commands import vertical
 from dperm.errors import DpermWarning, InvalidInput, PeerRefused, StateLost
 from dperm.privacy import Ledger
-from dperm.solvers.vertical.programs import Message
 from dperm.testing.data import Layout
 from dperm.vertical.identity.keys import Identity
-from dperm.vertical.methods.alignment import AlignmentHandler, AlignParty
-from dperm.vertical.methods.alignment import IdentifierColumn as Listed
 from dperm.vertical.methods.prediction import PredictionHandler
 from dperm.vertical.methods.registry import coordinator_handler
 from dperm.vertical.methods.training import MODEL_FORMAT, TrainingHandler
 from dperm.vertical.participant.tables import PartyTable
 from dperm.vertical.session.reservations import reserve
 from dperm.vertical.session.run_folder import RunFolder
-from dperm.vertical.session.simulate import temporary_identities
 from dperm.vertical.session.spec import RunSpec
 from dperm.vertical.transport.envelope import Envelope
 
@@ -50,7 +46,7 @@ def _reorder(people, name, **changes):
 
 
 def _refused(people, name):
-    """Whoever has other rows refuses, the label holder before anybody is asked; back in order, the run goes on."""
+    """A participant with changed rows refuses; the label holder does so before it asks any party."""
     error, who = (StateLost, "") if name == "lab" else (PeerRefused, f"{name} refused step .*")
     with pytest.raises(error, match=who + CHANGED):
         people.run()
@@ -114,7 +110,7 @@ def test_a_changed_declared_range_is_noticed(people, crash):
 
 
 def test_a_party_that_aligns_between_check_and_start_does_not_start_with_the_new_order(people, crash):
-    """In one life: the table is read again after every alignment."""
+    """Without a restart: the table is read again after every alignment."""
     _stopped(people, crash, 2)
     lab = people.order("lab").read_text()
     with pytest.warns(DpermWarning, match="run 'fit-1' is not finished"):
@@ -126,7 +122,7 @@ def test_a_party_that_aligns_between_check_and_start_does_not_start_with_the_new
 
 
 def test_a_program_refuses_a_table_aligned_after_the_reservation(tmp_path):
-    """Between what is charged and the program the table may be read anew, by another run of the same party."""
+    """Another run of the same party may replace the table between reservation and program."""
     scaling = Layout(n=3, n_features=1).scaling()
     before, after = (
         TrainingHandler("org-a", PartyTable(np.ones((3, 1)), ("x",), scaling, run), Ledger(), tmp_path)
@@ -159,7 +155,7 @@ def test_a_finished_run_returns_its_result_even_if_the_table_changed(people):
 
 
 def _said(people, **options):
-    """What is said before an alignment that nobody comes to."""
+    """Return the warnings that precede an alignment."""
     config = people.config("lab")
     run = replace(config.run, name="al-9", method="align", options=options)
     with warnings.catch_warnings(record=True) as said:
@@ -218,7 +214,7 @@ def test_a_prediction_uses_the_declared_table_only(tmp_path):
 @pytest.mark.parametrize("before", [3, 4, 5, 6, 7])
 @pytest.mark.parametrize("name", ["org-b", "lab"])
 def test_an_alignment_does_not_continue_with_a_rewritten_table(people, crash, name, before):
-    """The same people in another order: places in the old table are other people in the new one."""
+    """The same people in another order: positions in the old table are other people in the new one."""
     with pytest.raises(crash):
         people.align(before=before)
     people.write(name, range(6, 65) if name == "lab" else range(11, 70))
@@ -249,16 +245,3 @@ def test_an_alignment_stops_if_one_restarted_party_has_a_rewritten_table(people)
     session, people.sessions["org-b"] = people.sessions["org-b"], Rewritten()
     with pytest.raises(PeerRefused, match="the identifier column changed"):
         people.align(restart=False)
-
-
-def test_an_order_is_stored_for_the_aligned_table_only():
-    """Also by a handler that was made since, over another table."""
-    ids, kept = temporary_identities(["a", "b"]), []
-    program = AlignParty("r", ("a", "b"), ids["a"], Listed([b"one", b"two"], "old table"))
-    program._round = 2
-    program.answer(Message("common", {"places": np.array([0, 1])}))
-    handler = AlignmentHandler(ids["a"], Listed([b"two", b"one"], "new table"), lambda *what: kept.append(what), True)
-    handler.finish(SimpleNamespace(run="r"), program)
-    assert [table for _, table in kept] == ["old table"]
-    with pytest.raises(StateLost, match="changed"):  # with the order already known, too
-        AlignParty("r", ("a", "b"), ids["a"], Listed([b"two", b"one"], "new table")).restore(program.state())

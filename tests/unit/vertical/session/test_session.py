@@ -1,4 +1,4 @@
-"""The session: what is answered, answered again, and refused; nothing is lost, nothing is spent twice."""
+"""The session: which requests are answered, repeated from disk or refused; nothing is lost or charged twice."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PLAN = calibrate(Plan((PlannedRelease("made up", "gaussian", 4),)), Budget(1.0, 
 class ChargedHandler(ConnectionTestHandler):
     """A connection test that is charged like a training run: one release per round."""
 
-    def __init__(self, name, ledger):
-        super().__init__(name)
+    def __init__(self, name, ledger, rows=None):
+        super().__init__(name, rows)
         self.ledger = ledger
 
     def prepare(self, spec):
@@ -51,7 +51,7 @@ def _ledgers(folder):
 
 
 def _recorder(seen):
-    """Keep every request that reaches a party."""
+    """Record every request that reaches a party."""
 
     def wrap(name, handler):
         def handle(data):
@@ -97,7 +97,7 @@ def test_replayed_and_reordered_requests_are_refused(simulation):
 
 
 def test_a_different_request_for_an_answered_step_is_refused(simulation):
-    """Otherwise two noisy answers to one release could be had."""
+    """Otherwise one charge would buy two noisy answers."""
     s, seen = simulation(), {}
     s.coordinate(s.transport(_recorder(seen)))
     party = s.sessions["org-a"]
@@ -309,9 +309,7 @@ def test_mismatched_rows_are_refused_before_anything_is_charged(simulation, tmp_
     ledgers = _ledgers(tmp_path)
 
     def handler(name):
-        made = ChargedHandler(name, ledgers[name])
-        made._rows = 41 if name == "org-b" else 40
-        return made
+        return ChargedHandler(name, ledgers[name], rows=41 if name == "org-b" else 40)
 
     s = simulation(handler=handler)
     with pytest.raises(InvalidInput, match=r"org-b has 41.*align"):

@@ -140,7 +140,7 @@ def test_a_party_that_starts_first_logs_once_that_it_waits(keys, tmp_path):
 
 
 def _raw(keys, hub, name, *frames):
-    """Talk to a hub with one's own bytes."""
+    """Send raw frames to a hub."""
     key, certificate, authority = Identity.load(keys / name, name).pem()
     credentials = grpc.ssl_channel_credentials(authority, key, certificate)
     with grpc.secure_channel(f"127.0.0.1:{hub.port}", credentials, options=CHANNEL_OPTIONS) as channel:
@@ -197,7 +197,7 @@ def test_a_revocation_list_lost_at_run_time_readmits_nobody(keys, tmp_path):
 
 
 def test_the_certificate_is_replaced_only_when_it_was_renewed(keys, tmp_path):
-    """Parties that connect at the same moment must not have the server's TLS context exchanged under them."""
+    """The server's TLS context must not be replaced during the handshakes of other parties."""
     hub = _hub(keys)
     assert hub._certificates() is None
     shutil.copytree(keys / "ca", tmp_path / "ca")
@@ -228,7 +228,7 @@ def test_version_negotiation_and_health(keys):
 
 
 def test_the_server_itself_refuses_a_missing_or_foreign_certificate(keys, tmp_path):
-    """Whatever a client checks on its own side: no certificate, or one of another authority, reaches no service."""
+    """Without a certificate, or with one of another authority, no service is reached, whatever the client checks."""
     hub = _hub(keys)
     create_authority(tmp_path / "ca")
     create_request(tmp_path / "site-1", "site-1")

@@ -1,4 +1,4 @@
-"""The bytes of messages: canonical, strict, and of a length that no value changes."""
+"""The encoding of messages: canonical, strict, and of a length that does not depend on values."""
 
 from __future__ import annotations
 
