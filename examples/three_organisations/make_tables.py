@@ -1,4 +1,4 @@
-"""Make the tables of three organisations that know different things about the same people (all of it invented)."""
+"""Create the tables of three organisations that know different things about the same people (all invented)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(folder: Path = Path(__file__).parent) -> None:
         with open(folder / name / "table.csv", "w", newline="") as handle:
             writer = csv.writer(handle)
             writer.writerow(table)
-            for i in rng.permutation(n)[: n - 150]:  # nobody knows everybody, and everybody has an order of their own
+            for i in rng.permutation(n)[: n - 150]:  # each table lacks some people and has its own row order
                 writer.writerow([column[i] for column in table.values()])
 
 

@@ -1,7 +1,7 @@
-"""A coordinator's transport that misbehaves: what travels twice, late, early or changed must do no harm.
+"""A faulty transport for tests: messages that are repeated, delayed, early or changed must cause no harm.
 
-Any transport may lose, repeat and delay messages, so a new one is tested with this around it: requests are repeated,
-replayed, sent out of order and changed, and what the parties make of them is kept.
+Any transport may lose, repeat and delay messages. To test a new one, wrap it in :class:`FaultyTransport`, which repeats
+requests, replays them, sends them out of order and changes them, and records the parties' replies.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from dataclasses import replace
 
 from dperm.errors import DpermError
 from dperm.vertical.transport.base import Arrived, Event, Transport
-from dperm.vertical.transport.envelope import REFUSAL, REPLY, Envelope, error_of
+from dperm.vertical.transport.envelope import REFUSAL, REPLY, Envelope, refusal_error
 
 __all__ = ["FaultyTransport"]
 
-#: requests of the beginning are left alone, so that there is something to replay
+#: the first requests are sent without faults, so that there is something to replay
 _FIRST = 3
 
 
 class FaultyTransport:
-    """Sends every request twice, and with it one from long ago, one from the future and one that is changed.
+    """Sends every request twice, together with an old one, one for a later step and a changed one.
 
     Parameters
     ----------
     inner : Transport
-        What really carries envelopes.
+        The transport that carries the envelopes.
     victim : str
-        The party that gets more than it should.
+        The party that receives the additional requests.
     die_at : int, optional
-        Step at whose first reply the coordinator breaks off.
+        Step at whose first reply the coordinator stops with an error.
     """
 
     def __init__(self, inner: Transport, victim: str, die_at: int | None = None) -> None:
         self._inner, self._victim, self._die_at = inner, victim, die_at
         self._sent: list[Envelope] = []
-        #: sentences with which requests were refused
+        #: messages of the refusals
         self.refused: list[str] = []
-        #: by party and step: digests of what was answered, masked arrays aside
+        #: by party and step: digests of the replies, without masked arrays
         self.answers: dict[tuple[str, int], list[str]] = defaultdict(list)
 
     def connected(self) -> frozenset[str]:
-        """Parties that are there."""
+        """Return the connected parties."""
         return self._inner.connected()
 
     def send(self, party: str, envelope: Envelope) -> bool:
-        """Send, and more than that to the victim."""
+        """Send a request, and faulty ones with it to the victim."""
         if party != self._victim:
             return self._inner.send(party, envelope)
         if len(self._sent) > _FIRST and self._sent[-1].step < envelope.step:
@@ -62,26 +62,26 @@ class FaultyTransport:
         return sent
 
     def collect(self, timeout: float) -> Event | None:
-        """Return what happens next, and keep what was said."""
+        """Return the next event and record its reply or refusal."""
         event = self._inner.collect(timeout)
         if isinstance(event, Arrived):
-            said = event.envelope
-            if said.kind == REFUSAL:
-                self.refused.append(str(error_of(said)))
-            if said.kind == REPLY:
-                self.answers[event.party, said.step].append(_plain(said))
-                if said.step == self._die_at:
-                    raise DpermError("the coordinator breaks off here.")
+            reply = event.envelope
+            if reply.kind == REFUSAL:
+                self.refused.append(str(refusal_error(reply)))
+            if reply.kind == REPLY:
+                self.answers[event.party, reply.step].append(_unmasked_digest(reply))
+                if reply.step == self._die_at:
+                    raise DpermError("the coordinator stops here, as the test asked.")
         return event
 
-    def close(self, farewell: str = "") -> None:
-        """Close what carries envelopes."""
-        self._inner.close(farewell)
+    def close(self, reason: str = "") -> None:
+        """Close the inner transport."""
+        self._inner.close(reason)
 
 
-def _plain(said: Envelope) -> str:
-    message = said.message()
-    made = hashlib.sha256(message.kind.encode())
+def _unmasked_digest(reply: Envelope) -> str:
+    message = reply.message()
+    digest = hashlib.sha256(message.kind.encode())
     for name in sorted(set(message.arrays) - message.summed):
-        made.update(name.encode() + message.arrays[name].tobytes())
-    return made.hexdigest()
+        digest.update(name.encode() + message.arrays[name].tobytes())
+    return digest.hexdigest()

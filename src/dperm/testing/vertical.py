@@ -1,7 +1,7 @@
-"""Whole-run checks of vertical tasks: every ledger equals the plan, messages do not tell, right without noise.
+"""Whole-run checks of vertical tasks: every ledger equals the plan, messages reveal nothing, correct without noise.
 
-Non-interference: with every release replaced by data-free noise, two unrelated data sets must give the same result and
-the same public arrays and facts, and messages of the same lengths; in the transcript view every byte must agree.
+Non-interference: with every release replaced by data-free noise, two unrelated data sets must give the same result, the
+same public arrays and facts, and messages of the same lengths. In the transcript view every byte must agree.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SIZES = {"north": (3, 0.0), "south": (2, 1.0)}
 def vertical_problem(
     seed: int = 0, n: int = 60, sizes: Mapping[str, tuple[int, float]] | None = None
 ) -> tuple[dict[str, DesignMatrix], FloatArray]:
-    """A small classification problem over parties; a size is the number of columns and the height of an intercept."""
+    """Return a small classification problem; ``sizes`` gives each party's number of columns and intercept height."""
     rng = np.random.default_rng(seed)
     designs, margin = {}, np.full(n, 0.3)
     for name, (width, intercept) in (sizes or _SIZES).items():
@@ -78,12 +78,12 @@ def vertical_problem(
 
 
 def facts_of(designs: Designs) -> dict[str, Facts]:
-    """Public facts of every party's columns."""
+    """Return the public facts of every party's columns."""
     return {name: Facts.of_design(design.shape) for name, design in designs.items()}
 
 
 def _short(task: VerticalTask, most: int = 6) -> VerticalTask:
-    """The same task with few rounds: books and messages are the same in each."""
+    """Return the task with few rounds: ledger entries and messages are alike in every round."""
     for name in ("n_steps", "n_rounds"):
         if any(f.name == name for f in fields(task)):
             return replace(task, **{name: min(most, getattr(task, name))})
@@ -92,7 +92,7 @@ def _short(task: VerticalTask, most: int = 6) -> VerticalTask:
 
 @dataclass(frozen=True)
 class VerticalRun:
-    """A finished run with all its messages and books."""
+    """A finished run with all its messages and scopes."""
 
     result: VerticalResult
     conversation: Conversation
@@ -107,7 +107,7 @@ def run_vertical(
     seed: int | None = None,
     prepare: Callable[[Any], None] | None = None,
 ) -> VerticalRun:
-    """Run a task in this process, every participant with its own ledger; ``prepare`` gets each program first."""
+    """Run a task in this process, every participant with its own ledger; ``prepare`` is called with each program."""
     unbounded = task.no_guarantee if seed is None else "the same noise twice, for comparison"
     names = ("coordinator", *designs)
     scopes = {
@@ -149,7 +149,7 @@ def check_vertical_ledgers(make: Make, budget: Budget | None = None, may_forfeit
         raise ContractViolation(f"{task.name!r} left its plan: {error}") from None
     for name, scope in run.scopes.items():
         lost = {record.query for record in scope.records if record.forfeited} - set(may_forfeit)
-        demand(not lost, f"{task.name!r}: {name} never wrote down releases of {', '.join(sorted(lost))}.")
+        demand(not lost, f"{task.name!r}: {name} never recorded releases of {', '.join(sorted(lost))}.")
         recorded: Counter[Any] = Counter()
         for record in scope.records:
             for leaf, count in composition.leaves(record.event).items():
@@ -169,8 +169,8 @@ def check_vertical_ledgers(make: Make, budget: Budget | None = None, may_forfeit
 
 
 # ---------------------------------------------------------------------------------------- non-interference
-def _blind(program: Any) -> None:
-    """Make every release of a program noise around zero; what is shared inside the domain stays true."""
+def _release_only_noise(program: Any) -> None:
+    """Make every release of a program noise around zero; values shared inside the domain stay true."""
     holder: DataHolder = program.holder
     honest = holder._evaluate
 
@@ -181,23 +181,23 @@ def _blind(program: Any) -> None:
 
 
 def check_vertical_non_interference(make: Make) -> None:
-    """Replace every release by data-free noise: what leaves the domain must not depend on the data, nor any length."""
+    """Check that, with data-free noise as releases, neither what leaves the domain nor any length depends on data."""
     seen = []
     for seed in (11, 12):
         designs, target = vertical_problem(seed)
         task = _short(make(facts_of(designs), Budget(1.0, 1e-6)))
         if task.no_guarantee is not None:
-            return  # nothing is claimed
-        run = run_vertical(task, designs, target, seed=5, prepare=_blind)
+            return  # the task claims no guarantee
+        run = run_vertical(task, designs, target, seed=5, prepare=_release_only_noise)
         messages = [m for batch in zip(run.conversation.requests, run.conversation.replies, strict=True) for m in batch]
         lengths = [{name: _shape_of(one) for name, one in batch.items()} for batch in messages]
         public = [{name: _public_part(one, task) for name, one in batch.items()} for batch in messages]
         weights = {name: value.tobytes() for name, value in run.result.weights.items()}
         seen.append((lengths, public, weights))
     name = task.name
-    demand(seen[0][0] == seen[1][0], f"{name!r}: forms or lengths of messages are different on different data.")
-    demand(seen[0][1] == seen[1][1], f"{name!r}: what leaves the domain is different on different data.")
-    demand(seen[0][2] == seen[1][2], f"{name!r}: its result depends on the data beside its releases.")
+    demand(seen[0][0] == seen[1][0], f"{name!r}: shapes or lengths of messages depend on the data.")
+    demand(seen[0][1] == seen[1][1], f"{name!r}: what leaves the domain depends on the data.")
+    demand(seen[0][2] == seen[1][2], f"{name!r}: its result depends on the data other than through its releases.")
 
 
 def _shape_of(message: Message) -> Any:
@@ -213,9 +213,9 @@ def _public_part(message: Message, task: VerticalTask) -> Any:
     return message.kind, arrays, dict(message.facts)
 
 
-# ----------------------------------------------------------------------------------------- one person's reach
-class _Listener:
-    """Answers every release with data-free noise and writes down what the true value would have been."""
+# ----------------------------------------------------------------------------------------- one person's influence
+class _ReleaseRecorder:
+    """Answers every release with data-free noise and records what the true value would have been."""
 
     def __init__(self, task: VerticalTask) -> None:
         self._neighbours = task.neighbours
@@ -236,14 +236,14 @@ class _Listener:
 
 
 def check_vertical_sensitivity(make: Make) -> float:
-    """Replace one person's record at all participants: no release of the whole run may move by more than it declares.
+    """Check that replacing one person's record changes no release of the run by more than its declared sensitivity.
 
-    What is public is the same in both runs, so this checks that a person's residuals, scores and duals never reach
-    another person's. Returns the largest change in units of the declared sensitivity.
+    All public values are the same in both runs, so this checks that a person's residuals, scores and duals never
+    affect another person's. Returns the largest change in units of the declared sensitivity.
     """
     largest = 0.0
     for person, corner in ((17, 1.0), (3, -1.0)):
-        heard = []
+        recorded = []
         for moved in (False, True):
             designs, target = vertical_problem(21)
             rows = {name: np.concatenate([b * d.spacing for _, b in d.row_chunks()]) for name, d in designs.items()}
@@ -255,24 +255,24 @@ def check_vertical_sensitivity(make: Make) -> float:
             task = _short(make(facts_of(designs), Budget(1.0, 1e-6)))
             if task.no_guarantee is not None:
                 return 0.0
-            listener = _Listener(task)
-            run_vertical(task, designs, target, seed=5, prepare=listener)
-            heard.append(listener.values)
-        demand(len(heard[0]) == len(heard[1]), f"{task.name!r} releases more or less on neighbouring data.")
-        for (name, norm, one, declared), (_, _, two, _) in zip(*heard, strict=True):
+            recorder = _ReleaseRecorder(task)
+            run_vertical(task, designs, target, seed=5, prepare=recorder)
+            recorded.append(recorder.values)
+        demand(len(recorded[0]) == len(recorded[1]), f"{task.name!r} releases more or less on neighbouring data.")
+        for (name, norm, one, declared), (_, _, two, _) in zip(*recorded, strict=True):
             change = float(np.abs(one - two).max() if norm == "linf" else np.linalg.norm(one - two))
             demand(
                 change <= declared * (1.0 + 1e-12),
                 f"{task.name!r}: one person moved {name!r} by {change / declared:.4g} times its declared sensitivity.",
             )
             largest = max(largest, change / declared)
-    demand(largest > 0.05, f"{task.name!r}: the neighbours are too tame to catch a mistake.")
+    demand(largest > 0.05, f"{task.name!r}: the neighbouring data sets are too similar to reveal a mistake.")
     return largest
 
 
 # ------------------------------------------------------------------------------------------------ the canary
-class _Free:
-    """Charges nothing: hundreds of runs are about noise, not about books."""
+class _UnchargedScope:
+    """A scope that charges nothing: the canary's hundreds of runs test noise, not ledgers."""
 
     neighbours = Neighbours.ZERO_OUT
 
@@ -280,12 +280,12 @@ class _Free:
         """Accept."""
 
 
-class _Canary:
-    """Answers releases with the contribution of one imaginary person, or of nobody, and weighs what is heard."""
+class _VerticalCanary:
+    """Answers releases with the contribution of one imaginary person, or of none, and sums up a test statistic."""
 
     def __init__(self, present: bool) -> None:
         self._present = present
-        self.heard = 0.0
+        self.statistic = 0.0
 
     def __call__(self, program: Any) -> None:
         holder: DataHolder = program.holder
@@ -300,7 +300,7 @@ class _Canary:
             out = release(query, mechanism, group)
             if mechanism.kind == "gaussian":
                 unit = query.sensitivity(holder.facts, Neighbours.ZERO_OUT) * np.sqrt(np.size(out))
-                self.heard += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
+                self.statistic += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
             return out
 
         holder._evaluate = evaluate  # type: ignore[method-assign]
@@ -308,20 +308,20 @@ class _Canary:
 
 
 def check_vertical_canary(make: Make, *, n_runs: int = 200, seed: int = 0, confidence: float = 0.9999) -> None:
-    """Attack a task through its releases: one imaginary person is there or not, in many short runs (model view)."""
+    """Attack a task through its releases: detect in many short runs whether one person takes part (model view)."""
     designs, target = vertical_problem(n=8)
     task = replace(_short(make(facts_of(designs), Budget(4.0, 1e-3)), 3), neighbours=Neighbours.ZERO_OUT)
     source, samples = RandomSource(seed), []
     for present in (False, True):
         rows = []
         for _ in range(n_runs):
-            canary = _Canary(present)
-            coordinator = task.coordinator(target, _Free(), source)
-            parties = {name: task.party(name, design, _Free(), source) for name, design in designs.items()}
+            canary = _VerticalCanary(present)
+            coordinator = task.coordinator(target, _UnchargedScope(), source)
+            parties = {name: task.party(name, design, _UnchargedScope(), source) for name, design in designs.items()}
             for program in (coordinator, *parties.values()):
                 canary(program)
             weights = run_in_process(coordinator, parties).weights
-            rows.append((canary.heard, float(sum(np.sign(value).sum() for value in weights.values()))))
+            rows.append((canary.statistic, float(sum(np.sign(value).sum() for value in weights.values()))))
         samples.append(np.array(rows))
     event = task.calibrated.event
     excess = max(
@@ -334,7 +334,7 @@ def check_vertical_canary(make: Make, *, n_runs: int = 200, seed: int = 0, confi
 
 # ---------------------------------------------------------------------------------------- noise-free limit
 def check_vertical_noise_free(make: Make, tolerance: float = 1e-3) -> None:
-    """With (almost) no noise a task must reach the optimum of a trusted solver on the pooled, scaled columns."""
+    """Check that a task with almost no noise reaches the optimum of a trusted solver on the pooled, scaled columns."""
     designs, target = vertical_problem(3, n=200)
     task = make(facts_of(designs), Budget(1e9, 1e-6))
     run = run_vertical(task, designs, target)
@@ -350,7 +350,7 @@ def check_vertical_noise_free(make: Make, tolerance: float = 1e-3) -> None:
     reached, best = objective.value(X, target, weights), _trusted_optimum(objective, X, target)
     demand(
         reached - best <= tolerance * max(1.0, abs(best)),
-        f"{task.name!r} without noise reaches {reached:.6g}; {best:.6g} is best.",
+        f"{task.name!r} reaches {reached:.6g} without noise, and the optimum is {best:.6g}.",
     )
 
 

@@ -1,6 +1,14 @@
-"""The multi-party runtime: programs of different owners run between processes, resume, and never spend twice.
+"""The vertical runtime: one model over columns that different organisations hold, run between their machines.
 
-Layers, each knowing only the ones before it: :mod:`wire` (bytes of a message), :mod:`store` (a run's folder),
-:mod:`budget` (a run's reservation), :mod:`party` and :mod:`coordinator` (the session: what is answered, when, and what
-is refused), transports (in process, gRPC with mutual TLS, NVIDIA FLARE), and the commands.
+Rooms, from top to bottom; each may import only those below it (``participant`` and ``methods`` also each other):
+
+- :mod:`participant`: one organisation's own side: configuration, table, ledger, policy.
+- :mod:`methods`: what runs compute, and the registry of handlers; a new method goes here.
+- :mod:`session`: the protocol of a run: steps, records on disk, reservations, resuming.
+- :mod:`views`: protection of replies from the coordinator; a new trust view goes here.
+- :mod:`transport`: messages, envelopes and links; a new transport goes here.
+- :mod:`identity`: names, keys, certificates, revocation.
+
+The programs that exchange the messages of a method, and their proofs, are in ``dperm/solvers/vertical``; the commands
+are in ``dperm/cli/vertical``. After a crash of any participant a run resumes, and no release is made or charged twice.
 """

@@ -34,7 +34,7 @@ main()
 
 
 class Proxy:
-    """A link that can be cut, made slow, or mended."""
+    """A link that can be cut and restored."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -82,7 +82,7 @@ class Proxy:
                 one.close()
             self._pairs = []
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         with self._lock:
             self._open = True
 
@@ -111,7 +111,7 @@ class Consortium:
             settings = {"rows": 50, "pause": pause, "coordinator": f"127.0.0.1:{self.port}", "patience": 30}
             settings |= changes.get(name.replace("-", "_"), {})
             lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-            self._write(name, ['name = "{}"'.format(changes.get("called", {}).get(name, name)), *lines])
+            self.write_config(name, ['name = "{}"'.format(changes.get("called", {}).get(name, name)), *lines])
         run = {
             "name": "trial",
             "method": "connection-test",
@@ -122,9 +122,9 @@ class Consortium:
         lines = ['name = "lab"', f'listen = "127.0.0.1:{self.port}"', f'revoked = "{self.root}/ca/revoked.pem"']
         lines += [f"patience = {changes.get('patience', 30)}", "[run]"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in run.items()]
-        self._write("lab", [*lines, "[run.options]", "rows = 50", f"rounds = {rounds}"])
+        self.write_config("lab", [*lines, "[run.options]", "rows = 50", f"rounds = {rounds}"])
 
-    def _write(self, name: str, lines: list[str]) -> None:
+    def write_config(self, name: str, lines: list[str]) -> None:
         folder = self.root / name
         if not (folder / "keys").exists():
             shutil.copytree(self.keys / name, folder / "keys")

@@ -1,4 +1,4 @@
-"""Faults between real processes in a run with noise and ledgers: it ends well, and everybody is charged once."""
+"""Faults between real processes in a run with noise: it completes, and every participant is charged once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dperm.privacy.ledger import Ledger
 PARTIES = ("org-a", "org-b", "org-c")
 EVERYBODY = ("lab", *PARTIES)
 ROUNDS = 40
-_BOOKS = '[ledger]\nfile = "ledger.db"\ndataset = "people"\n{cap}\n'
+_LEDGER = '[ledger]\nfile = "ledger.db"\ndataset = "people"\n{cap}\n'
 _PARTY = """
 [data]
 file = "table.csv"
@@ -54,13 +54,13 @@ def charged(consortium):
         verb = "listen" if name == "lab" else "coordinator"
         cap = "" if name == "lab" else "epsilon = 1.5\ndelta = 1e-6"
         rest = _LAB.format(rounds=ROUNDS) if name == "lab" else _PARTY
-        consortium._write(
+        consortium.write_config(
             name,
             [
                 f'name = "{name}"',
                 f'{verb} = "127.0.0.1:{consortium.port}"',
                 "patience = 30",
-                _BOOKS.format(cap=cap),
+                _LEDGER.format(cap=cap),
                 rest,
             ],
         )
@@ -70,7 +70,7 @@ def charged(consortium):
     return consortium
 
 
-def _ends_well(consortium):
+def _completes(consortium):
     assert consortium.wait("lab") == 0, consortium.log("lab")
     for name in PARTIES:
         assert consortium.wait(name) == 0, consortium.log(name)
@@ -88,13 +88,13 @@ def _ends_well(consortium):
 
 
 @pytest.mark.parametrize("killed", [(("org-b",), ("lab",)), (EVERYBODY, EVERYBODY)], ids=["two", "everybody"])
-def test_whoever_is_killed_the_run_ends_and_is_charged_once(charged, killed):
+def test_a_run_completes_and_is_charged_once_whichever_process_is_killed(charged, killed):
     charged.start(*EVERYBODY)
     for step, names in zip((6, 20), killed, strict=True):
         charged.until_step(step)
         charged.kill(*names)
         charged.start(*names)
-    _ends_well(charged)
+    _completes(charged)
     resumed = [line["step"] for line in charged.audit("lab") if line["event"] == "resumed"]
     assert len(resumed) == sum("lab" in names for names in killed)
     assert all(6 < step < 3 + ROUNDS for step in resumed)

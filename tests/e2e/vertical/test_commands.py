@@ -55,7 +55,7 @@ def test_two_configurations_of_one_run_are_refused(consortium):
     assert "name the same run" in consortium.log("lab")
 
 
-def test_a_party_that_stays_serves_the_next_run(consortium, undisturbed):
+def test_a_party_with_stay_serves_the_next_run(consortium, undisturbed):
     consortium.configure()
     consortium.start("lab")
     consortium.start(*PARTIES, command=("party", "--stay"))
@@ -95,12 +95,12 @@ def test_simulate_is_the_same_run_in_one_process(consortium, undisturbed):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('method = "connection-test"', 'method = "rehersal"', "no method 'rehersal'"),
-        ("rounds = 12", "round = 12", "a rehearsal has no option 'round'"),
+        ('method = "connection-test"', 'method = "conection-test"', "no method 'conection-test'"),
+        ("rounds = 12", "round = 12", "a connection test has no option 'round'"),
         ("revoked.pem", "revokd.pem", "no revocation list"),
     ],
 )
-def test_what_is_wrong_is_said_before_anybody_is_called(consortium, old, new, sentence):
+def test_wrong_settings_are_refused_before_the_coordinator_listens(consortium, old, new, sentence):
     consortium.configure()
     path = consortium.root / "lab" / "config.toml"
     path.write_text(path.read_text().replace(old, new))
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_said_before_anybody_is_called(consortium, old, new, se
     assert "listening" not in consortium.log("lab")
 
 
-def test_a_party_with_a_mistyped_list_does_not_start(consortium):
+def test_a_party_with_a_wrong_revocation_path_does_not_start(consortium):
     consortium.configure(org_a={"revoked": "../ca/revokd.pem"})
     consortium.start("org-a")
     assert consortium.wait("org-a") == 2

@@ -1,4 +1,4 @@
-"""The example with three organisations, exactly as its text says, in three kinds of processes."""
+"""The example with three organisations, exactly as its README says, in real processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ main()
 """
 
 
-def test_the_text_works_as_it_stands(tmp_path, processes, consortium):
+def test_the_example_works_as_written(tmp_path, processes, consortium):
     folder = tmp_path / "example"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("keys", "state", "authority", "*.db*", "*.json"))
     for path in folder.glob("*/*.toml"):

@@ -22,7 +22,7 @@ def undisturbed():
     return simulate(spec, ConnectionTestHandler(), {name: ConnectionTestHandler(name) for name in PARTIES})["digest"]
 
 
-def _ends_well(consortium, undisturbed):
+def _completes(consortium, undisturbed):
     assert consortium.wait("lab") == 0, consortium.log("lab")
     assert consortium.digest() == undisturbed
     for name in PARTIES:
@@ -30,14 +30,14 @@ def _ends_well(consortium, undisturbed):
 
 
 def _steps_of(consortium, name):
-    """Steps that a party really computed or answered again, in order."""
+    """Return the steps that a party computed or answered again, in order."""
     return [line["step"] for line in consortium.audit(name) if line["what"] == "answered"]
 
 
-def test_nothing_happens(consortium, undisturbed):
+def test_a_run_without_faults(consortium, undisturbed):
     consortium.configure()
     consortium.start(*EVERYBODY)
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
     assert _steps_of(consortium, "org-a") == list(range(16))
 
 
@@ -48,7 +48,7 @@ def test_a_party_is_killed(consortium, undisturbed):
     consortium.kill("org-b")
     time.sleep(0.3)
     consortium.start("org-b")
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
     assert any(line["event"] == "lost" and line["party"] == "org-b" for line in consortium.audit("lab"))
 
 
@@ -58,7 +58,7 @@ def test_the_coordinator_is_killed(consortium, undisturbed):
     consortium.until_step(5)
     consortium.kill("lab")
     consortium.start("lab")
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
     resumed = [line for line in consortium.audit("lab") if line["event"] == "resumed"]
     assert len(resumed) == 1
     assert resumed[0]["step"] >= 5  # that step was over; it is asked again if the kill came before it was written down
@@ -72,27 +72,27 @@ def test_everybody_is_killed(consortium, undisturbed):
     consortium.kill("lab", "org-a")
     consortium.kill("org-b", "org-c")
     consortium.start(*EVERYBODY)
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
 
 
-def test_a_link_is_cut_and_mended(consortium, undisturbed, proxy_to):
+def test_a_link_is_cut_and_restored(consortium, undisturbed, proxy_to):
     proxy = proxy_to(consortium.port)
     consortium.configure(pause=0.05, org_c={"coordinator": f"127.0.0.1:{proxy.port}"})
     consortium.start(*EVERYBODY)
     consortium.until_step(4)
     proxy.cut()
     time.sleep(0.5)
-    proxy.mend()
-    _ends_well(consortium, undisturbed)
+    proxy.restore()
+    _completes(consortium, undisturbed)
 
 
 def test_a_slow_party_is_waited_for(consortium, undisturbed):
     consortium.configure(org_b={"pause": 0.2})
     consortium.start(*EVERYBODY)
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
 
 
-def test_a_party_that_stays_away_stops_the_run_and_the_run_can_be_resumed(consortium, undisturbed):
+def test_a_run_stopped_by_an_absent_party_can_be_resumed(consortium, undisturbed):
     consortium.configure(pause=0.02, patience=1)
     consortium.start("lab", "org-a", "org-b")
     assert consortium.wait("lab") == 1
@@ -102,7 +102,7 @@ def test_a_party_that_stays_away_stops_the_run_and_the_run_can_be_resumed(consor
     consortium.wait("org-b")
     consortium.configure(pause=0.0)
     consortium.start(*EVERYBODY)
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
 
 
 def test_a_wrong_certificate(consortium, consortium_keys):
@@ -127,7 +127,7 @@ def test_a_wrong_certificate(consortium, consortium_keys):
     assert consortium.wait("lab") == 1
 
 
-def test_a_revoked_certificate_is_cut_off_at_once(consortium):
+def test_a_revoked_party_is_disconnected_at_once(consortium):
     consortium.configure(rounds=400, pause=0.05, patience=2)
     consortium.start(*EVERYBODY)
     consortium.until_step(4)
@@ -138,7 +138,7 @@ def test_a_revoked_certificate_is_cut_off_at_once(consortium):
     assert "org-b did not answer" in consortium.log("lab")
 
 
-def test_an_unknown_party_is_turned_away(consortium, undisturbed):
+def test_an_unknown_party_is_refused(consortium, undisturbed):
     consortium.configure()
     text = (consortium.root / "org-a" / "config.toml").read_text().replace("org-a", "org-x")
     shutil.copytree(consortium.keys / "org-x", consortium.root / "org-x" / "keys")
@@ -147,7 +147,7 @@ def test_an_unknown_party_is_turned_away(consortium, undisturbed):
     assert consortium.wait("org-x") == 1
     assert "org-x is not on the coordinator's roster" in consortium.log("org-x")
     consortium.start(*PARTIES)
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
 
 
 def test_mismatched_rows_are_refused(consortium):
@@ -175,7 +175,7 @@ def test_a_wiped_disk_is_refused(consortium):
 def test_a_finished_run_is_not_run_again(consortium, undisturbed):
     consortium.configure()
     consortium.start(*EVERYBODY)
-    _ends_well(consortium, undisturbed)
+    _completes(consortium, undisturbed)
     consortium.start("lab")
     assert consortium.wait("lab") == 0  # it tells the result again, without asking anybody
     assert json.loads(json.dumps(consortium.log("lab"))).count(undisturbed) == 2

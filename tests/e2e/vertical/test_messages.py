@@ -50,13 +50,13 @@ def test_replayed_reordered_and_changed_messages(consortium):
     refused = [line["what"] for line in consortium.audit("org-a") if line["what"].startswith("refused")]
     assert any("was answered long ago" in what for what in refused)
     assert any("is not next" in what for what in refused)
-    assert any("with another content" in what for what in refused)
+    assert any("with different content" in what for what in refused)
     assert consortium.log("org-a").count("not connected: an envelope cannot be read") == 1  # and it came back
     assert not any(line["what"].startswith("refused") for line in consortium.audit("org-b"))
 
 
 @pytest.mark.parametrize("bug", ["zeros", "twice"])
-def test_the_comparison_notices_a_party_that_forgets_or_repeats(bug, monkeypatch):
+def test_the_digest_changes_if_a_party_loses_or_repeats_a_step(bug, monkeypatch):
     """The faults are judged by a digest: it must change if a step is lost or done twice."""
     good = simulate(SPEC, ConnectionTestHandler(), {n: ConnectionTestHandler(n) for n in PARTIES})["digest"]
     answer, count = ConnectionTestParty.answer, [0]

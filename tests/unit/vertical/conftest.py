@@ -17,22 +17,23 @@ from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.identity.keys import Identity, Trust
 from dperm.vertical.methods.connection_test import ConnectionTestHandler
+from dperm.vertical.methods.registry import coordinator_handler, spec_from_config
 from dperm.vertical.participant.config import read_config
-from dperm.vertical.participant.policy import PartyPolicy, coordinator_handler, spec_of
+from dperm.vertical.participant.policy import PartyPolicy
 from dperm.vertical.participant.tables import LabelTable, PartyTable
 from dperm.vertical.session.coordinator import CoordinatorSession
 from dperm.vertical.session.party import PartySession
-from dperm.vertical.session.simulate import passing_identities
+from dperm.vertical.session.simulate import temporary_identities
 from dperm.vertical.session.spec import RunSpec
 from dperm.vertical.transport.base import InProcess
-from dperm.vertical.transport.envelope import FIRST, RENEWAL, REPLY, REQUEST, Envelope, error_of, next_digest
+from dperm.vertical.transport.envelope import FIRST, RENEWAL, REPLY, REQUEST, Envelope, next_digest, refusal_error
 from dperm.vertical.transport.wire import encode
 
 PARTIES = ("org-a", "org-b", "org-c")
 
 
 @dataclass
-class Stage:
+class Simulation:
     """A coordinator and parties that can be stopped and started again on the same folders."""
 
     root: Path
@@ -42,7 +43,7 @@ class Stage:
     sessions: dict[str, PartySession] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.identities = passing_identities([*self.spec.parties, "lab"])
+        self.identities = temporary_identities([*self.spec.parties, "lab"])
 
     def start(self, *names: str) -> None:
         for name in names or self.spec.parties:
@@ -65,17 +66,17 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Any:
-    made: list[Stage] = []
+def simulation(tmp_path: Path) -> Any:
+    made: list[Simulation] = []
 
     def make(
         secure_sum: bool = True,
         rounds: int = 4,
         run: str = "trial-1",
         handler: Callable[[str], Any] = ConnectionTestHandler,
-    ) -> Stage:
+    ) -> Simulation:
         spec = RunSpec(run, "connection-test", PARTIES, {"rows": 40, "rounds": rounds}, secure_sum)
-        one = Stage(tmp_path / str(len(made)), spec, handler)
+        one = Simulation(tmp_path / str(len(made)), spec, handler)
         one.start()
         made.append(one)
         return one
@@ -118,7 +119,7 @@ def _toml(value: Any) -> str:
 
 
 class Organisations:
-    """Everybody's folders; sessions can be stopped and started again."""
+    """The folders of all participants; sessions can be stopped and started again."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Organisations:
         allow: str = "",
     ) -> None:
         self.root, self.names = root, PAIR
-        self.identities = passing_identities([*PAIR, "lab", "ghost"])
+        self.identities = temporary_identities([*PAIR, "lab", "ghost"])
         self.sessions: dict[str, PartySession] = {}
         self.options = options_of(method) if options is None else options
         rng = np.random.default_rng(0)
@@ -158,11 +159,11 @@ class Organisations:
             (folder / "config.toml").write_text(text)
 
     def spec(self) -> RunSpec:
-        return spec_of(read_config(self.root / "lab" / "config.toml"))
+        return spec_from_config(read_config(self.root / "lab" / "config.toml"))
 
     def policy(self, name: str, pins: tuple[tuple[str, str], ...] = ()) -> PartyPolicy:
         one = self.identities[name]
-        identity = Identity(name, one._key, one.certificate, Trust(one.trust.authority, pins))
+        identity = one.with_trust(Trust(one.trust.authority, pins))
         return PartyPolicy(read_config(self.root / name / "config.toml"), identity)
 
     def start(self, *names: str) -> None:
@@ -191,12 +192,12 @@ class Organisations:
     def kinds(self, name: str) -> list[str]:
         return [entry["kind"] for entry in self.ledger(name).entries()]
 
-    def cheat(self, party: str = "org-a") -> Coordinator:
-        return Coordinator(self, party)
+    def cheat(self, party: str = "org-a") -> CheatingCoordinator:
+        return CheatingCoordinator(self, party)
 
 
-class Coordinator:
-    """Says to one party whatever it likes."""
+class CheatingCoordinator:
+    """A coordinator that departs from the protocol: it sends one party arbitrary messages."""
 
     def __init__(self, org: Organisations, party: str) -> None:
         self.org, self.run, self.party = org, "fit-1", party
@@ -213,7 +214,7 @@ class Coordinator:
             self.nonces[self.party] = said.nonces
             return self.ask(message, attempt + 1)
         if said.kind != REPLY:
-            raise error_of(said)
+            raise refusal_error(said)
         self.nonces[self.party] = said.nonces or self.nonces.get(self.party, bytes(16))
         reply = said.message()
         self.state = next_digest(self.state, self.step, asked.content, reply)
@@ -282,7 +283,7 @@ class Crash(BaseException):
 
 
 class _Dying(InProcess):
-    """Dies before the requests of a step leave."""
+    """Crashes before the requests of a step are sent."""
 
     before: int | None = None
 
@@ -293,11 +294,11 @@ class _Dying(InProcess):
 
 
 class People:
-    """Tables with identifiers: each has other people too, in an order of its own; x and y tell who somebody is."""
+    """Tables with identifiers: each has other people too, in its own order; x and y identify a person."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.sessions = root, {}
-        self.identities = passing_identities([*PAIR, "lab"])
+        self.identities = temporary_identities([*PAIR, "lab"])
         for name, low, high in (("org-a", 1, 60), ("org-b", 11, 70), ("lab", 6, 65)):
             (root / name).mkdir()
             address = 'listen = "localhost:0"' if name == "lab" else 'coordinator = "localhost:1"'
@@ -337,7 +338,7 @@ class People:
             session.close()
 
     def run(self, before: int | None = None, restart: bool = True, **changes: Any) -> Any:
-        """Carry out a run, or as much of it as comes before a step; everybody is started anew unless told otherwise."""
+        """Carry out a run, or the part before a step; all parties are restarted unless ``restart`` is False."""
         if restart:
             self.start()
         config = self.config("lab")
@@ -345,7 +346,7 @@ class People:
         transport = _Dying({name: lambda data, name=name: self.sessions[name].handle(data) for name in PAIR})
         transport.before = before
         handler = coordinator_handler(config, self.identities["lab"])
-        return CoordinatorSession(spec_of(config), config.state / "runs", handler).run(transport)
+        return CoordinatorSession(spec_from_config(config), config.state / "runs", handler).run(transport)
 
     def align(self, name: str = "al-1", **how: Any) -> Any:
         return self.run(name=name, method="align", options={}, **how)

@@ -1,6 +1,6 @@
-"""Keys and certificates: a party makes its own key and asks for a certificate; the coordinator's authority signs it.
+"""Keys and certificates: each participant creates its own key; the coordinator's authority signs its certificate.
 
-ECDSA on P-256 throughout, because every TLS library accepts it. A private key never leaves the folder it was made in.
+All keys are ECDSA on P-256, which every TLS library accepts. A private key never leaves the folder it was made in.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dperm.atomic_files import write_atomically
 from dperm.errors import InvalidInput, ProtocolError
+from dperm.vertical.identity.names import require_safe_name
 from dperm.vertical.identity.revocation import RevocationList, revoked_serials
-from dperm.vertical.transport.envelope import checked_name
 
 __all__ = [
     "Identity",
     "Trust",
+    "certificate_name",
     "create_authority",
     "create_request",
     "fingerprint",
     "install",
-    "name_of",
     "read_certificate",
     "revoke",
     "sign_request",
@@ -50,14 +50,14 @@ def _subject(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def name_of(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """Return the participant that a certificate names."""
+def certificate_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
+    """Return the name of the participant in a certificate or signing request."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if len(names) == 1 else ""
 
 
 def fingerprint(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """Return a digest of the public key, to be compared over the telephone; it is the same before and after signing."""
+    """Return a short digest of the public key, for comparison by telephone; signing does not change it."""
     key = certificate.public_key().public_bytes(_DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     h = hashes.Hash(hashes.SHA256())
     h.update(key)
@@ -75,11 +75,11 @@ def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
     except FileNotFoundError:
-        raise InvalidInput(f"there is no key {path}: make one with `dperm vertical keys`.") from None
+        raise InvalidInput(f"there is no key {path}: create one with `dperm vertical keys`.") from None
     except (ValueError, TypeError):
         raise InvalidInput(f"{path} is not a private key in PEM form without a password.") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InvalidInput(f"{path} is not a P-256 key: make one with `dperm vertical keys`.")
+        raise InvalidInput(f"{path} is not a P-256 key: create one with `dperm vertical keys`.")
     return key
 
 
@@ -94,18 +94,18 @@ def read_certificate(path: Path) -> x509.Certificate:
 
 
 def create_authority(folder: Path, name: str = "dperm-authority", days: int = 1825) -> x509.Certificate:
-    """Make what signs all other certificates.
+    """Create the authority that signs all other certificates.
 
-    ``ca.key`` is to be kept offline; ``ca.crt`` and the still empty list ``revoked.pem`` are for all.
+    Keep ``ca.key`` offline. ``ca.crt`` and the empty revocation list ``revoked.pem`` are for every participant.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / "ca.key").exists():
-        raise InvalidInput(f"{folder} has an authority already: two would lock each other's parties out.")
+        raise InvalidInput(f"{folder} already has an authority: with a second one its certificates would be refused.")
     key = ec.generate_private_key(ec.SECP256R1())
     _write_key(folder / "ca.key", key)
     made = (
         x509.CertificateBuilder()
-        .subject_name(_subject(checked_name(name, "the name of an authority")))
+        .subject_name(_subject(require_safe_name(name, "the name of an authority")))
         .issuer_name(_subject(name))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
@@ -117,7 +117,7 @@ def create_authority(folder: Path, name: str = "dperm-authority", days: int = 18
         .sign(key, hashes.SHA256())
     )
     write_atomically(folder / "ca.crt", made.public_bytes(_PEM))
-    # whoever is told to read the list can take its absence for an error
+    # written even while empty: a missing list is then always an error
     _write_revoked(folder, key, made, frozenset())
     return made
 
@@ -127,12 +127,12 @@ def _usage(ca: bool) -> x509.KeyUsage:
 
 
 def create_request(folder: Path, name: str, renew: bool = False) -> x509.CertificateSigningRequest:
-    """Make a participant's own key and its signing request; with ``renew`` next to the key in use."""
-    checked_name(name, "the name of a participant")
+    """Create a participant's own key and signing request; ``renew`` puts the new key next to the one in use."""
+    require_safe_name(name, "the name of a participant")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     key_path = folder / (f"{name}.key.new" if renew else f"{name}.key")
     if key_path.exists():
-        raise InvalidInput(f"{key_path} exists: use it, or give --renew to prepare its successor.")
+        raise InvalidInput(f"{key_path} already exists: use it, or add --renew to prepare a new key.")
     key = ec.generate_private_key(ec.SECP256R1())
     _write_key(key_path, key)
     request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name)).sign(key, hashes.SHA256())
@@ -143,10 +143,10 @@ def create_request(folder: Path, name: str, renew: bool = False) -> x509.Certifi
 def sign_request(
     authority: Path, request_path: Path, hosts: Sequence[str] = (), days: int = 90, renew: bool = False
 ) -> tuple[x509.Certificate, Path]:
-    """Sign a request; ``hosts`` (where the coordinator is reached) makes it a coordinator's certificate.
+    """Sign a request; with ``hosts`` (the coordinator's host names) it becomes a coordinator's certificate.
 
-    A name that has a certificate is refused unless with ``renew``: a second request may come from somebody else. The
-    certificate before is kept as ``issued/NAME.SERIAL.crt``, to be revoked.
+    A second request for the same name is refused unless ``renew`` is set, because it may come from somebody else. The
+    previous certificate is kept as ``issued/NAME.SERIAL.crt``, so that it can be revoked.
     """
     try:
         request = x509.load_pem_x509_csr(request_path.read_bytes())
@@ -156,12 +156,12 @@ def sign_request(
         raise InvalidInput(f"{request_path} is not a signing request in PEM form.") from None
     if not request.is_signature_valid or not isinstance(request.public_key(), ec.EllipticCurvePublicKey):
         raise InvalidInput(f"{request_path} is not signed by its own P-256 key: ask for another request.")
-    name = checked_name(name_of(request), "the name in a signing request")
+    name = require_safe_name(certificate_name(request), "the name in a signing request")
     out = authority / "issued" / f"{name}.crt"
     before = read_certificate(out) if out.exists() else None
     if before is not None and not renew:
         raise InvalidInput(
-            f"{name} has a certificate with fingerprint {fingerprint(before)} already: if {name} itself confirms that "
+            f"{name} already has a certificate with fingerprint {fingerprint(before)}: if {name} itself confirms that "
             f"{fingerprint(request)} is its new key, sign with --renew."
         )
     key, issuer = _read_key(authority / "ca.key"), read_certificate(authority / "ca.crt")
@@ -197,9 +197,9 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def install(folder: Path, certificate_path: Path, authority_path: Path) -> x509.Certificate:
-    """Put a signed certificate next to its key, and take a renewed key into use."""
+    """Put a signed certificate next to its key; a renewed key replaces the previous one."""
     certificate, authority = read_certificate(certificate_path), read_certificate(authority_path)
-    name = checked_name(name_of(certificate), "the name in a certificate")
+    name = require_safe_name(certificate_name(certificate), "the name in a certificate")
     Trust(authority).check(certificate, name)
     wanted = fingerprint(certificate)
     for path in (folder / f"{name}.key.new", folder / f"{name}.key"):
@@ -208,7 +208,7 @@ def install(folder: Path, certificate_path: Path, authority_path: Path) -> x509.
     else:
         raise InvalidInput(f"{certificate_path} does not belong to a key in {folder}: sign the request made there.")
     write_atomically(folder / "ca.crt", authority.public_bytes(_PEM))
-    # certificate and key change places one after the other; whoever starts in between is told that they do not match
+    # certificate and key are replaced one after the other; `Identity.load` refuses a pair that does not match
     write_atomically(folder / f"{name}.crt", certificate.public_bytes(_PEM))
     if path.suffix == ".new":
         os.replace(path, folder / f"{name}.key")
@@ -222,7 +222,7 @@ def _key_fingerprint(key: ec.EllipticCurvePrivateKey) -> str:
 def revoke(authority: Path, certificate: x509.Certificate) -> Path:
     """Add a certificate to the authority's revocation list, ``revoked.pem``."""
     key, issuer = _read_key(authority / "ca.key"), read_certificate(authority / "ca.crt")
-    Trust(issuer).check(certificate, name_of(certificate), expired_too=True)
+    Trust(issuer).check(certificate, certificate_name(certificate), expired_too=True)
     before = revoked_serials(authority / "revoked.pem", issuer)
     return _write_revoked(authority, key, issuer, before | {certificate.serial_number})
 
@@ -240,11 +240,11 @@ def _write_revoked(
 
 @dataclass(frozen=True)
 class Trust:
-    """Whose certificates are accepted: those of one authority, and where pinned, one key per participant.
+    """Which certificates are accepted: those of one authority and, for pinned participants, only the pinned key.
 
-    Whoever holds the authority's key can make a certificate for any name; a pin (a fingerprint compared by other means)
-    is what keeps the authority itself from standing between two parties. Certificates on the list ``revoked`` are
-    refused where there is one.
+    The holder of the authority's key can make a certificate for any name. A pin (a fingerprint compared by other means)
+    prevents the authority itself from impersonating a party. Certificates on the revocation list ``revoked``, if there
+    is one, are refused.
     """
 
     authority: x509.Certificate
@@ -257,12 +257,12 @@ class Trust:
             certificate.verify_directly_issued_by(self.authority)
         except (InvalidSignature, ValueError, TypeError):
             raise ProtocolError(f"the certificate given for {name} is not from this run's authority.") from None
-        if name_of(certificate) != name:
+        if certificate_name(certificate) != name:
             raise ProtocolError(f"the certificate given for {name} names another participant.")
         if not (certificate.not_valid_before_utc <= _now() <= certificate.not_valid_after_utc or expired_too):
             raise ProtocolError(f"the certificate of {name} is not valid today: renew it with `dperm vertical keys`.")
         if self.revoked is not None and certificate.serial_number in self.revoked.serials():
-            raise ProtocolError(f"the certificate of {name} was revoked: ask the coordinator for a new one.")
+            raise ProtocolError(f"the certificate of {name} was revoked: request a new one from the coordinator.")
         pinned = dict(self.pins).get(name)
         if pinned is not None and pinned != fingerprint(certificate):
             raise ProtocolError(f"the key of {name} is not the one pinned here: compare fingerprints with {name}.")
@@ -285,7 +285,7 @@ class Trust:
 
 
 class Identity:
-    """A participant's name, key, certificate, and whom it trusts."""
+    """A participant's name, key and certificate, and the certificates it trusts."""
 
     def __init__(self, name: str, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, trust: Trust) -> None:
         self.name = name
@@ -297,7 +297,7 @@ class Identity:
     def load(
         cls, folder: Path, name: str, pins: Sequence[tuple[str, str]] = (), revoked: Path | None = None
     ) -> Identity:
-        """Read ``name.key``, ``name.crt``, ``ca.crt`` and the revocation list where one is given."""
+        """Read ``name.key``, ``name.crt``, ``ca.crt`` and, if given, the revocation list."""
         key = _read_key(folder / f"{name}.key")
         certificate = read_certificate(folder / f"{name}.crt")
         authority = read_certificate(folder / "ca.crt")
@@ -306,6 +306,10 @@ class Identity:
             raise InvalidInput(f"{name}.key and {name}.crt in {folder} do not match: install the newest certificate.")
         trust.check(certificate, name)
         return cls(name, key, certificate, trust)
+
+    def with_trust(self, trust: Trust) -> Identity:
+        """Return the same participant with other trusted certificates or pins."""
+        return Identity(self.name, self._key, self.certificate, trust)
 
     @property
     def certificate_der(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The authority's list of revoked certificates, as whoever relies on it keeps it."""
+"""The authority's list of revoked certificates: read, checked, and read again whenever its file changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def revoked_serials(path: Path, authority: x509.Certificate) -> frozenset[int]:
         revocations = x509.load_pem_x509_crl(path.read_bytes())
     except OSError:
         raise InvalidInput(
-            f"there is no revocation list {path}: correct `revoked`, or fetch the authority's revoked.pem."
+            f"there is no revocation list {path}: correct `revoked`, or copy the authority's revoked.pem."
         ) from None
     except ValueError:
         raise InvalidInput(f"{path} is not a revocation list in PEM form.") from None
@@ -34,8 +34,8 @@ def revoked_serials(path: Path, authority: x509.Certificate) -> frozenset[int]:
 class RevocationList:
     """A revocation list that is read again whenever its file changes.
 
-    A file that cannot be used is an error at the start. Later the list that was read last stays in force: a file that
-    is lost or damaged must not let anybody back in.
+    An unusable file is an error at the start. Later, the list that was read last stays in force: losing or damaging
+    the file must not readmit a revoked participant.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ class RevocationList:
         The file.
     authority : x509.Certificate
         Who must have signed it.
-    complain : callable, optional
-        Is told once about every change of the file that could not be read.
+    on_error : callable, optional
+        Receives one sentence for every change of the file that could not be read.
     """
 
     def __init__(
-        self, path: Path, authority: x509.Certificate, complain: Callable[[str], None] = lambda sentence: None
+        self, path: Path, authority: x509.Certificate, on_error: Callable[[str], None] = lambda sentence: None
     ) -> None:
-        self._path, self._authority, self._complain = path, authority, complain
+        self._path, self._authority, self._on_error = path, authority, on_error
         self._lock = threading.Lock()
         self._seen = self._stamp()
         self._serials = revoked_serials(path, authority)
@@ -65,11 +65,11 @@ class RevocationList:
     def serials(self) -> frozenset[int]:
         """Serial numbers of the certificates that are revoked now."""
         with self._lock:
-            stamp = self._stamp()  # before the file is read: a change while it is read is noticed next time
+            stamp = self._stamp()  # taken before reading, so that a change during the read is noticed next time
             if stamp != self._seen:
                 self._seen = stamp
                 try:
                     self._serials = revoked_serials(self._path, self._authority)
                 except InvalidInput as error:
-                    self._complain(f"{error} The list that was read before stays in force.")
+                    self._on_error(f"{error} The list that was read before stays in force.")
             return self._serials

@@ -1,7 +1,7 @@
-"""A method without anybody's data: partners try keys, links and restarts before a table is touched.
+"""Connection test: participants try keys, links and restarts with invented numbers before they use real tables.
 
-Every party makes whole numbers from a public seed and its name; the rounds are those of a least-squares fit over them,
-so a lost or repeated step shows in the result. Nothing is released and no ledger is charged.
+Every party generates whole numbers from a public seed and its name. The rounds are those of a least-squares fit over
+them, so a lost or repeated step changes the result. Nothing is released and no ledger is charged.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dperm.errors import InvalidInput
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.types import FloatArray, IntArray
+from dperm.validation import whole
 from dperm.vertical.session.row_checks import refuse_different_rows
 from dperm.vertical.session.spec import PreparedRun, RunSpec
 
@@ -39,7 +40,7 @@ def _numbers(seed: int, name: str, shape: tuple[int, ...]) -> FloatArray:
 
 
 class ConnectionTestParty:
-    """Four made-up columns and their weights."""
+    """A party's program: four invented columns and their weights."""
 
     calibrated: Any = None
 
@@ -65,7 +66,7 @@ class ConnectionTestParty:
 
 
 class ConnectionTestCoordinator:
-    """A made-up target and the residual."""
+    """The coordinator's program: an invented target and the residual."""
 
     calibrated: Any = None
 
@@ -94,12 +95,12 @@ class ConnectionTestCoordinator:
         self._history = state.arrays["history"].tolist()
 
     def result(self) -> dict[str, Any]:
-        """Digest of the last scores, equal whenever every round was done once; and the error after each round."""
+        """Return the error of each round and a digest of the last scores; a lost or repeated round changes it."""
         return {"digest": hashlib.sha256(self._scores.tobytes()).hexdigest(), "history": self._history}
 
 
 class ConnectionTestHandler:
-    """Either side of a rehearsal; a party brings its number of rows, as it would with real data."""
+    """Handler of a connection test, for a party or (without a name) the coordinator; a party declares its rows."""
 
     def __init__(self, name: str = "", rows: int | None = None, pause: float = 0.0) -> None:
         self._name, self._rows, self._pause = name, rows, pause
@@ -123,19 +124,16 @@ class ConnectionTestHandler:
     def finish_messages(self, spec: RunSpec, program: CoordinatorProgram) -> Mapping[str, Message]:
         return dict.fromkeys(spec.parties, Message("finish"))
 
-    def finish(self, spec: RunSpec, program: PartyProgram | CoordinatorProgram, said: Message | None = None) -> Any:
+    def finish(self, spec: RunSpec, program: PartyProgram | CoordinatorProgram, message: Message | None = None) -> Any:
         return program.result() if isinstance(program, ConnectionTestCoordinator) else None
 
 
 def connection_test_options(spec: RunSpec) -> dict[str, int]:
-    """Return the options of a rehearsal, or say which one is wrong."""
-    usual = {"rows": 1000, "rounds": 10, "seed": 0}
-    unknown = sorted(set(spec.options) - set(usual))
+    """Return the options of a connection test, or refuse a wrong one."""
+    defaults = {"rows": 1000, "rounds": 10, "seed": 0}
+    unknown = sorted(set(spec.options) - set(defaults))
     if unknown:
-        raise InvalidInput(f"a rehearsal has no option {unknown[0]!r}: known are {', '.join(usual)}.")
-    options = {**usual, **spec.options}
-    for name, most in (("rows", 1 << 24), ("rounds", 100_000), ("seed", 1 << 62)):
-        least = 0 if name == "seed" else 1
-        if not isinstance(options[name], int) or not least <= options[name] <= most:
-            raise InvalidInput(f"{name} of a rehearsal must be a whole number from {least} to {most}.")
-    return options
+        raise InvalidInput(f"a connection test has no option {unknown[0]!r}: its options are {', '.join(defaults)}.")
+    options = {**defaults, **spec.options}
+    limits = (("rows", 1, 1 << 24), ("rounds", 1, 100_000), ("seed", 0, 1 << 62))
+    return {name: whole(f"{name} of a connection test", options[name], least, most) for name, least, most in limits}

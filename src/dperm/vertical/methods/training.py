@@ -1,4 +1,4 @@
-"""Handlers of a training run: a party's columns and ledger, the label holder's target and ledger, the saved model."""
+"""Training: the handlers of a party (columns, ledger) and of the label holder (target, ledger), and the saved model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from dperm.atomic_files import write_atomically
 from dperm.data.design.facts import Facts
-from dperm.errors import InvalidInput, ProtocolError
+from dperm.errors import DpermError, InvalidInput, ProtocolError
 from dperm.objective import LOSSES, PENALTIES, Objective
 from dperm.privacy.accounting.budget import Budget, default_delta
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -22,21 +22,26 @@ from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram, TrainedParty
 from dperm.solvers.vertical.task import VerticalTask
-from dperm.vertical.participant.tables import FloatArray, LabelTable, PartyTable
+from dperm.types import FloatArray
+from dperm.vertical.participant.tables import LabelTable, PartyTable
 from dperm.vertical.session.row_checks import ALIGNMENT, refuse_different_rows, refuse_undeclared_rows
 from dperm.vertical.session.spec import PreparedRun, RunSpec
 
-__all__ = ["MODEL_FORMAT", "LabelHandler", "TrainingHandler", "task_of"]
+__all__ = ["MODEL_FORMAT", "LabelHandler", "TrainingHandler", "build_task", "holds_intercept", "refuse_wrong_options"]
 
 MODEL_FORMAT = "dperm vertical model 1"
-_OWN = {
+#: options of every training run; all others are fields of the task
+_RUN_OPTIONS = {
     *("loss", "loss_options", "penalty", "penalty_options", "strength", "epsilon", "delta", "neighbours", "view"),
     *("intercept", "insecure_seed", "target"),
 }
-_FIXED = {"objective", "parties", "budget", "neighbours", "view", "target_low", "target_high"}
+#: facts used before any party has declared its own; so wide that no option is refused for the number of columns
+_WIDE_TABLE = asdict(Facts(n=1000, n_features=1 << 20, d=1 << 20, value_bound=1.0, row_bound=1.0))
+#: fields of a task that follow from the run and are not options
+_SET_BY_RUN = {"objective", "parties", "budget", "neighbours", "view", "target_low", "target_high"}
 
 
-def task_of(spec: RunSpec) -> VerticalTask:
+def build_task(spec: RunSpec) -> VerticalTask:
     """Build the task that a run describes; every participant builds the same one.
 
     Raises
@@ -45,20 +50,20 @@ def task_of(spec: RunSpec) -> VerticalTask:
         The method or an option is unknown.
     """
     if spec.method not in TASKS:
-        raise InvalidInput(f"there is no method {spec.method!r}: known are {', '.join(sorted(TASKS))}.")
+        raise InvalidInput(f"there is no method {spec.method!r}: choose one of {', '.join(sorted(TASKS))}.")
     cls, options = TASKS[spec.method], dict(spec.options)
-    allowed = {f.name for f in fields(cls) if f.init} - _FIXED
-    unknown = sorted(set(options) - _OWN - allowed)
+    allowed = {f.name for f in fields(cls) if f.init} - _SET_BY_RUN
+    unknown = sorted(set(options) - _RUN_OPTIONS - allowed)
     if unknown:
-        known = ", ".join(sorted(_OWN | allowed))
-        raise InvalidInput(f"{spec.method} has no option {unknown[0]!r}: known are {known}.")
+        known = ", ".join(sorted(_RUN_OPTIONS | allowed))
+        raise InvalidInput(f"{spec.method} has no option {unknown[0]!r}: its options are {known}.")
     if not isinstance(options.get("epsilon"), int | float):
-        raise InvalidInput("a training run needs `epsilon` among its options.")
+        raise InvalidInput("a training run needs `epsilon` in [run.options].")
     try:
         tables = {name: {k: v for k, v in facts.items() if k != ALIGNMENT} for name, facts in spec.facts.items()}
         parties = {name: Facts(**facts) for name, facts in tables.items()}  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidInput("the facts that a party declared are not those of a table.") from None
+        raise InvalidInput("the facts that a party declared do not describe a table.") from None
     n = next(iter(parties.values())).n
     budget = Budget(float(options["epsilon"]), float(options.get("delta", default_delta(n))))
     target = dict(options.get("target", {}))
@@ -85,19 +90,41 @@ def _objective(options: Mapping[str, Any]) -> Objective:
 
 def _named(registry: Mapping[str, Any], what: str, name: Any, options: Mapping[str, Any]) -> Any:
     if name not in registry:
-        raise InvalidInput(f"there is no {what} {name!r}: known are {', '.join(sorted(registry))}.")
+        raise InvalidInput(f"there is no {what} {name!r}: choose one of {', '.join(sorted(registry))}.")
     try:
         return registry[name](**options)
     except TypeError:
-        raise InvalidInput(f"the options of {what} {name!r} are not those it takes.") from None
+        raise InvalidInput(f"the options of {what} {name!r} are not accepted: check their names.") from None
 
 
 def holds_intercept(spec: RunSpec, party: str) -> bool:
-    """Whether a party's design has the constant column: the first one's, unless the options name another or none."""
+    """Whether a party's design has the constant column: the first party's, unless the options name another or none."""
     holder = spec.options.get("intercept", spec.parties[0])
     if holder is not False and holder not in spec.parties:
-        raise InvalidInput("`intercept` must name a party, or be false.")
+        raise InvalidInput("`intercept` must name a party or be false.")
     return bool(holder == party)
+
+
+def refuse_wrong_options(spec: RunSpec) -> None:
+    """Refuse an unknown method, an unknown option, or a value that is wrong for every table.
+
+    The coordinator calls this before it listens; it needs no facts of the parties.
+
+    Raises
+    ------
+    InvalidInput
+        With a sentence that names the option.
+    """
+    try:
+        build_task(spec.with_facts(dict.fromkeys(spec.parties, _WIDE_TABLE)))
+        holds_intercept(spec, spec.parties[0])
+    except DpermError:
+        raise
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            f"a value under [run.options] of run {spec.run!r} has the wrong type: a text instead of a number, or the "
+            "reverse."
+        ) from None
 
 
 def _unbounded(spec: RunSpec, task: VerticalTask) -> str | None:
@@ -106,22 +133,22 @@ def _unbounded(spec: RunSpec, task: VerticalTask) -> str | None:
     return task.no_guarantee
 
 
-class _Charged:
-    """What both handlers do with the task and the ledger."""
+class _TrainingBase:
+    """What the handlers of a party and of the label holder share: the costs of a run and the table's fingerprint."""
 
     def __init__(self, ledger: Ledger, values: FloatArray, alignment: str, *units: FloatArray) -> None:
         self.ledger = ledger
         self._values, self._alignment, self._units = values, alignment, units
 
     def prepare(self, spec: RunSpec) -> PreparedRun:
-        task = task_of(spec)
+        task = build_task(spec)
         fingerprint = self.ledger.fingerprint([self._values])
         rows = self.ledger.fingerprint([[fingerprint, self._alignment], *self._units])
         return PreparedRun(task.calibrated, self.ledger, task.neighbours, fingerprint, _unbounded(spec, task), rows)
 
 
-class TrainingHandler(_Charged):
-    """A party's side: its columns, its ledger, and the weights of its columns afterwards."""
+class TrainingHandler(_TrainingBase):
+    """A party's side: its columns, its ledger, and finally the weights of its columns."""
 
     def __init__(self, name: str, table: PartyTable, ledger: Ledger, models: Path) -> None:
         super().__init__(ledger, table.X, table.alignment, table.scaling.centre, table.scaling.scale)
@@ -137,22 +164,22 @@ class TrainingHandler(_Charged):
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         assert scope is not None
-        # again: an alignment that ended since may have put another table in this place
+        # checked again: an alignment that ended in the meantime may have replaced the table
         refuse_undeclared_rows(spec, self._name, len(self._table.X), self._table.alignment)
         design = self._table.design(holds_intercept(spec, self._name))
-        task = task_of(spec)
+        task = build_task(spec)
         return task.party(self._name, design, scope, task.source(self._name, spec.options.get("insecure_seed")))
 
-    def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
-        """Keep this party's part of the model: its own columns' weights, in their own units.
+    def finish(self, spec: RunSpec, program: PartyProgram, message: Message) -> None:
+        """Store this party's part of the model: the weights of its own columns, in their own units.
 
-        They follow from what the party answered itself; a coordinator that says others is refused.
+        The party computes them from its own answers; a coordinator that sends other weights is refused.
         """
         weights = cast(TrainedParty, program).own_weights()
-        if not np.array_equal(weights, said.arrays.get("weights", weights)):
+        if not np.array_equal(weights, message.arrays.get("weights", weights)):
             raise ProtocolError(
-                f"the weights that the coordinator of run {spec.run!r} says are not those that follow from this "
-                "party's answers: no part of the model was kept."
+                f"the coordinator of run {spec.run!r} sent weights that do not follow from this party's answers: no "
+                "part of the model was stored."
             )
         design = self._table.design(holds_intercept(spec, self._name))
         coefficients, offset = self._table.scaling.coefficients_in_user_units(weights, design.intercept_height)
@@ -169,7 +196,7 @@ class TrainingHandler(_Charged):
         write_atomically(self._models / f"{spec.run}.json", json.dumps(model, indent=1) + "\n", private=True)
 
 
-class LabelHandler(_Charged):
+class LabelHandler(_TrainingBase):
     """The coordinator's side: the label holder's target and ledger, and the model."""
 
     def __init__(self, name: str, table: LabelTable, ledger: Ledger, out: Path | None) -> None:
@@ -184,11 +211,11 @@ class LabelHandler(_Charged):
                 f"the label holder has {len(self._table.target)} rows and the parties have {n}: "
                 "align them with `dperm vertical align`."
             )
-        task_of(spec)
+        build_task(spec)
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> CoordinatorProgram:
         assert scope is not None
-        task = task_of(spec)
+        task = build_task(spec)
         source = task.source(self._name, spec.options.get("insecure_seed"))
         return task.coordinator(self._table.target, scope, source)
 
@@ -202,13 +229,13 @@ class LabelHandler(_Charged):
     def finish(self, spec: RunSpec, program: CoordinatorProgram) -> Any:
         result = program.result()
         spent = self.ledger.spent()
-        books = {
+        ledger_entry = {
             "dataset": self.ledger.dataset,
             "spent_after": spent.epsilon,
             "delta": spent.delta,
             "head": self.ledger.head,
         }
-        report = replace(result.report, ledger=books)
+        report = replace(result.report, ledger=ledger_entry)
         model = {
             "format": MODEL_FORMAT,
             "run": spec.run,

@@ -1,4 +1,4 @@
-"""A participant's configuration: one small TOML file, read strictly."""
+"""A participant's configuration: one small TOML file; unknown settings are refused."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 
 from dperm.errors import InvalidInput
 from dperm.solvers.vertical.views import VIEWS
-from dperm.vertical.transport.envelope import checked_name
+from dperm.vertical.identity.names import require_safe_name
 
-__all__ = ["Allowed", "Config", "LedgerSettings", "RunSettings", "Source", "read_config"]
+__all__ = ["Allowed", "Config", "LedgerSettings", "RunSettings", "TableSource", "read_config"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Source:
-    """A table: its file, the column of identifiers, and the row order that alignment wrote."""
+class TableSource:
+    """A table: its file, its identifier column, and the row order that alignment wrote."""
 
     file: Path
     id: str | None = None
@@ -38,17 +38,17 @@ class LedgerSettings:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What this party agrees to, whoever asks."""
+    """What this party agrees to, whichever coordinator asks."""
 
     methods: tuple[str, ...] = ("connection-test", "align")
     epsilon: float = 0.0
     delta: float = 1e-6
     neighbours: tuple[str, ...] = ("replace-one",)
     views: tuple[str, ...] = tuple(VIEWS)
-    #: with whom, besides the coordinator; empty for whoever has a certificate
+    #: other participants besides the coordinator; empty admits every participant with a certificate
     parties: tuple[str, ...] = ()
     secure_sum: bool = False
-    #: also runs that guarantee nothing, and a ledger without a cap
+    #: also admit runs without a guarantee, and a ledger without a cap
     insecure: bool = False
 
 
@@ -66,9 +66,9 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a participant needs; a coordinator has ``listen`` and ``run``, a party ``coordinator``.
+    """A participant's settings; a coordinator has ``listen`` and ``run``, a party has ``coordinator``.
 
-    Relative paths are taken from the configuration's own folder.
+    Relative paths start at the configuration's own folder.
     """
 
     path: Path
@@ -83,8 +83,8 @@ class Config:
     limit: int = 1 << 30
     pause: float = 0.0
     rows: int | None = None
-    data: Source | None = None
-    predict: Source | None = None
+    data: TableSource | None = None
+    predict: TableSource | None = None
     ledger: LedgerSettings | None = None
     allow: Allowed = Allowed()
     run: RunSettings | None = None
@@ -93,16 +93,16 @@ class Config:
     target: Mapping[str, Any] = field(default_factory=dict)
 
     def need(self, what: str) -> Any:
-        """Return a part that a command cannot do without."""
+        """Return a setting that a command requires."""
         value = getattr(self, what)
         if value is None or value == {}:
-            raise InvalidInput(f"{self.path.name} has no `{what}`, which this command needs.")
+            raise InvalidInput(f"{self.path.name} has no `{what}`: add it, because this command needs it.")
         return value
 
 
 _PARTS: dict[str, type] = {
-    "data": Source,
-    "predict": Source,
+    "data": TableSource,
+    "predict": TableSource,
     "ledger": LedgerSettings,
     "allow": Allowed,
     "run": RunSettings,
@@ -111,7 +111,7 @@ _FREE = ("pins", "columns", "target", "options")
 
 
 def read_config(path: Path) -> Config:
-    """Read a configuration; anything unknown in it is refused."""
+    """Read a configuration; unknown settings are refused."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -122,7 +122,7 @@ def read_config(path: Path) -> Config:
         raise InvalidInput(f"{path.name} has an unknown setting `path`.")
     defaults = {"path": path, "keys": "keys", "state": "state"}
     config = _build(Config, {**defaults, **given}, path.resolve().parent, path.name)
-    checked_name(config.name, f"name in {path.name}")
+    require_safe_name(config.name, f"name in {path.name}")
     return config
 
 
@@ -131,7 +131,7 @@ def _build(cls: type[T], given: Mapping[str, Any], folder: Path, where: str) -> 
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in known:
-            raise InvalidInput(f"{where} has an unknown setting `{key}`: known are {', '.join(sorted(known))}.")
+            raise InvalidInput(f"{where} has an unknown setting `{key}`: allowed are {', '.join(sorted(known))}.")
         values[key] = _value(key, value, str(known[key].type), folder, where)
     for f in known.values():
         if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
@@ -142,11 +142,11 @@ def _build(cls: type[T], given: Mapping[str, Any], folder: Path, where: str) -> 
 def _value(key: str, value: Any, kind: str, folder: Path, where: str) -> Any:
     if key in _PARTS and kind.split(" ")[0] == _PARTS[key].__name__:
         if not isinstance(value, dict):
-            raise InvalidInput(f"`{key}` in {where} must be a part [{key}].")
+            raise InvalidInput(f"`{key}` in {where} must be a section [{key}].")
         return _build(_PARTS[key], value, folder, f"[{key}] of {where}")
     if key in _FREE:
         if not isinstance(value, dict):
-            raise InvalidInput(f"`{key}` in {where} must be a part [{key}].")
+            raise InvalidInput(f"`{key}` in {where} must be a section [{key}].")
         return value
     if kind.startswith("Path"):
         return _expect(str, key, value, where) and (value if isinstance(value, Path) else folder / value)
@@ -161,7 +161,7 @@ def _value(key: str, value: Any, kind: str, folder: Path, where: str) -> Any:
     if kind.startswith("float"):
         return float(_expect((int, float), key, value, where))
     text = _expect(str, key, value, where)
-    if key == "file":  # a ledger: a path or the address of a server
+    if key == "file":  # of a ledger: a path or the address of a server
         return text if "://" in text else str(folder / text)
     return text
 

@@ -1,4 +1,4 @@
-"""A participant's own table: read by its declared columns, put into the common order, and never shown."""
+"""A participant's own table: reads the declared columns and puts the rows into the common order."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dperm.data.schema.schema_file import parse_schema
 from dperm.data.tables.files import open_table
 from dperm.errors import DpermError, InvalidBounds, InvalidData, InvalidInput
 from dperm.types import FloatArray, IntArray
-from dperm.vertical.participant.config import Config, Source
-from dperm.vertical.transport.envelope import checked_name
+from dperm.vertical.identity.names import require_safe_name
+from dperm.vertical.participant.config import Config, TableSource
 
 __all__ = [
     "LabelTable",
-    "Order",
-    "OrderUnusable",
     "OwnRows",
     "PartyTable",
+    "RowOrder",
+    "UnusableOrder",
     "order_path",
     "own_rows",
     "read_identifiers",
@@ -41,43 +41,45 @@ _ORDER = "dperm order 2"
 _NOTHING = "(nothing)"
 
 
-def read_identifiers(source: Source) -> list[Any] | None:
-    """Return the identifier column as it stands in the file, or None if none is declared."""
+def read_identifiers(source: TableSource) -> list[Any] | None:
+    """Return the identifier column in the order of the file, or None if none is declared."""
     if source.id is None:
         return None
     table = open_table(source.file)
     table.require([source.id])
-    found: list[Any] = []
+    identifiers: list[Any] = []
     for chunk in table.chunks([source.id]):
         values = chunk[source.id]
         if isinstance(values, np.ndarray):
             if not np.isfinite(values).all() or not (values == np.rint(values)).all():
-                raise InvalidData(f"column {source.id!r} holds numbers that are not whole: they cannot be identifiers.")
-            found += [str(int(value)) for value in values]
+                raise InvalidData(
+                    f"column {source.id!r} contains numbers that are not whole: give a column of identifiers."
+                )
+            identifiers += [str(int(value)) for value in values]
         else:
-            found += ["" if value is None else value for value in values]
-    return found
+            identifiers += ["" if value is None else value for value in values]
+    return identifiers
 
 
-class OrderUnusable(InvalidData):
-    """A table has identifiers, and no order file that was made for it."""
+class UnusableOrder(InvalidData):
+    """A table has identifiers, but no order file that was made for it."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """Rows of a table in the common order, and the alignment that found it."""
+class RowOrder:
+    """Rows of a table in the common order, and the alignment that determined it."""
 
     rows: IntArray
     run: str
 
 
-def order_path(config: Config, source: Source) -> Path:
-    """Return where the order of a table is written and read."""
+def order_path(config: Config, source: TableSource) -> Path:
+    """Return the path of a table's order file."""
     return source.order or config.state / f"order-{'predict' if source is config.predict else 'data'}.json"
 
 
 def table_digest(identifiers: Sequence[Any]) -> str:
-    """Digest of an identifier column in the order of its table; the file that holds it stays with its owner."""
+    """Return the digest of an identifier column, row by row; the file that contains it stays with its owner."""
     made = hashlib.sha256()
     for one in identifiers:
         data = str(one).encode()
@@ -86,9 +88,9 @@ def table_digest(identifiers: Sequence[Any]) -> str:
 
 
 def write_order(path: Path, order: IntArray, run: str, table: str) -> Path:
-    """Write the rows of a table in the common order, with the digest that tells this table from others.
+    """Write the rows of a table in the common order, with the digest that identifies the table.
 
-    The order of another alignment is kept beside it, under that one's name: a run under way needs it to go on.
+    The order file of an earlier alignment is kept beside it under that alignment's name: an unfinished run needs it.
     """
     before = _alignment_in(path)
     if before not in ("", run):
@@ -98,16 +100,16 @@ def write_order(path: Path, order: IntArray, run: str, table: str) -> Path:
 
 
 def _alignment_in(path: Path) -> str:
-    """Return the name of the alignment in an order file, or nothing where there is none that could be put back."""
+    """Return the name of the alignment in an order file, or "" if there is no valid order file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return checked_name(data["run"], "an alignment") if data["format"] == _ORDER else ""
+        return require_safe_name(data["run"], "an alignment") if data["format"] == _ORDER else ""
     except (OSError, ValueError, KeyError, TypeError, InvalidInput):
         return ""
 
 
-def read_order(path: Path, identifiers: Sequence[Any]) -> Order:
-    """Read the order file of the table with these identifiers; a table that changed since is refused."""
+def read_order(path: Path, identifiers: Sequence[Any]) -> RowOrder:
+    """Read the order file of the table with these identifiers; refuse a table that changed since the alignment."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         rows = np.array(data["rows"], np.int64)
@@ -115,29 +117,29 @@ def read_order(path: Path, identifiers: Sequence[Any]) -> Order:
             raise ValueError
         run, table = str(data["run"]), data["table"]
     except OSError:
-        raise OrderUnusable(f"there is no order file {path}: run `dperm vertical align` first.") from None
+        raise UnusableOrder(f"there is no order file {path}: run `dperm vertical align` first.") from None
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise OrderUnusable(f"{path} is not an order file of `dperm vertical align`: align again.") from None
+        raise UnusableOrder(f"{path} is not an order file of `dperm vertical align`: align again.") from None
     if table != table_digest(identifiers) or rows.min() < 0 or rows.max() >= len(identifiers):
-        raise OrderUnusable(f"{path} was made for another table than the one that is read: align again.")
-    return Order(rows, run)
+        raise UnusableOrder(f"{path} was made for another table than the current one: align again.")
+    return RowOrder(rows, run)
 
 
-def _order_of(config: Config, source: Source, n_rows: int) -> Order:
-    """Return the order of a table: by its order file, or as it stands where no identifiers are declared."""
+def _row_order(config: Config, source: TableSource, n_rows: int) -> RowOrder:
+    """Return a table's order: from its order file, or the file's own order if no identifiers are declared."""
     identifiers = read_identifiers(source)
     if identifiers is not None:
         return read_order(order_path(config, source), identifiers)
     if source.order is not None:
         raise InvalidInput(
-            f"{config.path.name} names an `order` without `id`: add `id`, which shows that the order is of this table."
+            f"{config.path.name} has `order` without `id`: add `id`, with which the order is checked against the table."
         )
-    return Order(np.arange(n_rows), "")
+    return RowOrder(np.arange(n_rows), "")
 
 
 @dataclass(frozen=True)
 class OwnRows:
-    """Which people the rows of the common order are, in a participant's own words."""
+    """The people of the common order in a participant's own table: their identifiers and rows there."""
 
     id: str
     identifiers: tuple[str, ...]
@@ -145,14 +147,14 @@ class OwnRows:
 
 
 def own_rows(config: Config, alignment: str) -> OwnRows | None:
-    """Return whom an alignment ordered, by the participant's own table, or None if it has none of that alignment."""
+    """Return the people that an alignment ordered, from the participant's own table, or None if it has none."""
     for source in (config.predict, config.data):
         if not alignment or source is None or source.id is None:
             continue
         try:
             identifiers = read_identifiers(source) or []
             order = read_order(order_path(config, source), identifiers)
-        except DpermError:  # a table that is gone or was aligned otherwise says nothing about these people
+        except DpermError:  # a missing or differently aligned table does not identify these people
             continue
         if order.run == alignment:
             return OwnRows(source.id, tuple(str(identifiers[row]) for row in order.rows), order.rows)
@@ -161,7 +163,7 @@ def own_rows(config: Config, alignment: str) -> OwnRows | None:
 
 @dataclass(frozen=True)
 class PartyTable:
-    """A party's columns, scaled by what it declared about them; ``alignment`` is the run that ordered its rows."""
+    """A party's columns and their declared scaling; ``alignment`` is the run that ordered the rows."""
 
     X: FloatArray
     names: tuple[str, ...]
@@ -169,7 +171,7 @@ class PartyTable:
     alignment: str = ""
 
     @classmethod
-    def read(cls, config: Config, source: Source) -> PartyTable:
+    def read(cls, config: Config, source: TableSource) -> PartyTable:
         """Read the declared columns of a file, in the common order."""
         target = {"column": _NOTHING, "kind": "number", "low": 0.0, "high": 1.0}
         try:
@@ -178,17 +180,17 @@ class PartyTable:
             error.add_place(f"in [columns] of {config.path.name}")
             raise
         X = schema.encode(open_table(source.file)).X
-        order, names = _order_of(config, source, len(X)), tuple(schema.encoded_names)
+        order, names = _row_order(config, source, len(X)), tuple(schema.encoded_names)
         return cls(X[order.rows], names, schema.bounds().scaling(X.shape[1], names), order.run)
 
     def design(self, intercept: bool) -> DesignMatrix:
-        """Return the scaled design, with a constant column where the party holds the intercept."""
+        """Return the scaled design, with a constant column if the party holds the intercept."""
         return DesignMatrix.from_array(self.X, self.scaling, 1.0 if intercept else 0.0)
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """The label holder's target: codes of two classes, or numbers scaled to [-1, 1]; in which alignment's order."""
+    """The label holder's target (codes of two classes, or numbers scaled to [-1, 1]) in the order of ``alignment``."""
 
     target: FloatArray
     low: float
@@ -197,12 +199,13 @@ class LabelTable:
     alignment: str = ""
 
     @classmethod
-    def read(cls, config: Config, source: Source) -> LabelTable:
+    def read(cls, config: Config, source: TableSource) -> LabelTable:
         """Read the declared target of a file, in the common order."""
         given = dict(config.need("target"))
         try:
             name = str(given.pop("column"))
-            kind = Target(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+            settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+            kind = Target(name, **settings)
         except (KeyError, TypeError):
             raise InvalidBounds(
                 f"[target] of {config.path.name} needs `column`, `kind`, and `classes` or `low` and `high`."
@@ -216,7 +219,7 @@ class LabelTable:
         schema = Schema((Column(_NOTHING, "number", 0.0, 1.0),), kind)
         y = schema.encode({_NOTHING: np.zeros(len(whole)), name: whole}, with_target=True).y
         assert y is not None
-        order = _order_of(config, source, len(y))
+        order = _row_order(config, source, len(y))
         y = y[order.rows]
         if kind.kind == "classes":
             if len(kind.classes) != 2:

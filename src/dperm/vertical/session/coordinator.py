@@ -1,4 +1,4 @@
-"""The coordinator's session: asks every party once a step, survives its own death, and never mixes attempts."""
+"""The coordinator's session: it asks every party once per step, resumes after a crash, and never mixes attempts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import numpy as np
 from dperm.errors import DpermError, PeerRefused, ProtocolError, RunError
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message
-from dperm.vertical.session import reservations as budget
-from dperm.vertical.session.party import CHECK, JOIN, START
+from dperm.vertical.session import reservations
 from dperm.vertical.session.row_checks import refuse_changed_rows
 from dperm.vertical.session.run_folder import Record, RunFolder
-from dperm.vertical.session.spec import CoordinatorHandler, PreparedRun, RunSpec
+from dperm.vertical.session.spec import CHECK, JOIN, START, CoordinatorHandler, PreparedRun, RunSpec
 from dperm.vertical.session.status import PartyStatus, RunStatus
 from dperm.vertical.transport.base import Arrived, Connected, Lost, Transport
 from dperm.vertical.transport.envelope import (
@@ -29,32 +28,32 @@ from dperm.vertical.transport.envelope import (
     RENEWAL,
     REQUEST,
     Envelope,
-    error_of,
     next_digest,
+    refusal_error,
 )
 from dperm.vertical.transport.wire import DEFAULT_LIMIT, checksum, decode, encode
-from dperm.vertical.views.secure_sum import total
+from dperm.vertical.views.secure_sum import sum_replies
 
 __all__ = ["CoordinatorSession"]
 
 
 class CoordinatorSession:
-    """Carries one run through, from where its folder says it is.
+    """Carries out one run, resuming from the state in its folder.
 
     Parameters
     ----------
     spec : RunSpec
-        The run, as everybody will see it.
+        The run, as all participants will see it.
     root : path
-        Folder in which every run has its own.
+        Folder that contains one folder per run.
     handler : CoordinatorHandler
-        The label holder's data and what to do with the result.
+        The label holder's data, and what becomes of the result.
     patience : float
-        Seconds without any answer of a party after which the run stops, to be resumed later.
+        Seconds without an answer from a party after which the run stops; it can be resumed later.
     log : callable, optional
-        Is told (event, facts) for the audit log.
+        Called with (event, facts) for the activity log.
     changed : callable, optional
-        Is told the status whenever it changes, for a progress view.
+        Called with the status whenever it changes, for a progress display.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class CoordinatorSession:
         self._limit = limit
         self._log = log or (lambda event, facts: None)
         self._changed = changed or (lambda status: None)
-        self.folder = RunFolder(root, spec.run, budget.marks_of(getattr(handler, "ledger", None)))
+        self.folder = RunFolder(root, spec.run, reservations.counter_folder(getattr(handler, "ledger", None)))
         self.status = RunStatus(spec.run, spec.method, parties={name: PartyStatus() for name in spec.parties})
         self._step, self._attempt = 0, 0
         self._states = dict.fromkeys(spec.parties, FIRST)
@@ -82,39 +81,39 @@ class CoordinatorSession:
         self._program: CoordinatorProgram | None = None
         self._scope: InnerScope | None = None
         self._rows: str | None = None
-        self._ticket = ""
+        self._reservation_id = ""
         self._finished = False
 
     # ------------------------------------------------------------------------------------------ the run
     def run(self, transport: Transport) -> Any:
-        """Carry the run through and return its result.
+        """Carry out the run and return its result.
 
         Raises
         ------
         PeerRefused, BudgetRefused
-            A party refused; its sentence is in the message.
+            A party refused; the message contains its sentence.
         RunError
             A party did not answer in time; the run can be resumed.
         """
-        farewell = "the coordinator was interrupted; it can be started again."
+        reason = "the coordinator was interrupted; it can be started again."
         try:
             self._open()
             while not self._finished:
                 self._one_step(transport)
             assert self._program is not None
             result = self._handler.finish(self._spec, self._program)
-            farewell = ""
-            self._tell("finished")
+            reason = ""
+            self._report("finished")
             return result
         except BaseException as error:
             if isinstance(error, DpermError):
-                farewell = str(error)
-            self._tell("stopped" if isinstance(error, DpermError) else "interrupted")
+                reason = str(error)
+            self._report("stopped" if isinstance(error, DpermError) else "interrupted")
             self._log("stopped", {"run": self._spec.run, "step": self._step, "why": type(error).__name__})
             raise
         finally:
             with contextlib.suppress(Exception):
-                transport.close(farewell)
+                transport.close(reason)
             if self._scope is not None:
                 self._scope.suspend()
             self.folder.close()
@@ -123,7 +122,7 @@ class CoordinatorSession:
         begun = time.monotonic()
         before = self._used
         requests = self._requests()
-        if self._used != before:  # what the label holder released is stored before it leaves, and never drawn again
+        if self._used != before:  # the label holder's releases are stored before they are sent, and never drawn again
             self._save()
         envelopes = self._envelopes(requests)
         replies = self._ask(transport, envelopes)
@@ -134,21 +133,21 @@ class CoordinatorSession:
         self._step, self._attempt = self._step + 1, 0
         self._save()
         self.status.seconds_per_round.append(time.monotonic() - begun)
-        self._tell("running")
+        self._report("running")
 
     def _envelopes(self, requests: Mapping[str, Message]) -> dict[str, Envelope]:
         encoded: dict[int, tuple[bytes, bytes]] = {}
         made = {}
         for party in self._spec.parties:
             message = requests[party]
-            if id(message) not in encoded:  # one message to all is encoded once
+            if id(message) not in encoded:  # the same message to all parties is encoded once
                 payload = encode(message)
                 encoded[id(message)] = (payload, checksum(payload))
             where = (self._spec.run, party, self._step, self._attempt, self._states[party])
-            made[party] = Envelope(REQUEST, *where, *encoded[id(message)], self._nonces_sent())
+            made[party] = Envelope(REQUEST, *where, *encoded[id(message)], self._nonces_for_request())
         return made
 
-    def _nonces_sent(self) -> bytes:
+    def _nonces_for_request(self) -> bytes:
         secure = self._spec.secure_sum and self._step > START
         return b"".join(self._nonces[party] for party in self._spec.parties) if secure else b""
 
@@ -169,7 +168,7 @@ class CoordinatorSession:
             return self._handler.finish_messages(self._spec, self._program)
         requests = self._program.requests()
         if set(requests) != set(parties):
-            raise RunError("the method did not ask every party; the run cannot go on.")
+            raise RunError("the method did not address a request to every party: the run cannot continue.")
         return requests
 
     def _absorb(self, replies: Mapping[str, Message]) -> None:
@@ -185,7 +184,7 @@ class CoordinatorSession:
             self._finished = True
         else:
             assert self._program is not None
-            totals = total(replies.values())
+            totals = sum_replies(replies.values())
             plain = {
                 party: Message(
                     reply.kind,
@@ -201,8 +200,8 @@ class CoordinatorSession:
         spec = self._spec.with_facts(facts)
         self._handler.check(spec)
         prepared = self._handler.prepare(spec)
-        budget.check(prepared)
-        self._spec, self._rows, self._ticket = spec, prepared.rows, budget.new_ticket()
+        reservations.check_reservation(prepared)
+        self._spec, self._rows, self._reservation_id = spec, prepared.rows, reservations.new_reservation_id()
         if spec.secure_sum:
             self._keys = {
                 f"{party} {what}": replies[party].arrays[what]
@@ -211,22 +210,22 @@ class CoordinatorSession:
             }
 
     def _prepared(self) -> PreparedRun:
-        """Return what the run costs, if the label holder's table is still the one it agreed with."""
+        """Return what the run costs; refuse if the label holder's table changed since it agreed."""
         prepared = self._handler.prepare(self._spec)
         refuse_changed_rows(self._spec.run, self._rows, prepared.rows)
         return prepared
 
     def _begin(self, record: Record | None = None) -> None:
-        """Reserve, or find the reservation of a run that is resumed, and open the program."""
+        """Make the reservation, or find that of a resumed run, and open the program."""
         prepared = self._prepared()
         if prepared.calibrated is not None:
             self.status.epsilon = prepared.calibrated.budget.epsilon
             self.status.delta = prepared.calibrated.budget.delta
         if record is None:
-            self._scope = budget.reserve(prepared, self._spec.run, self._ticket)
+            self._scope = reservations.reserve(prepared, self._spec.run, self._reservation_id)
         else:
             used = json.loads(record.blobs["used"])
-            self._scope = budget.resume(prepared, self._spec.run, self._ticket, used)
+            self._scope = reservations.resume(prepared, self._spec.run, self._reservation_id, used)
         self._program = self._handler.program(self._spec, self._scope)
         if record is not None:
             self._program.restore(decode(record.blobs["program"], 1 << 33))
@@ -234,7 +233,7 @@ class CoordinatorSession:
 
     # ------------------------------------------------------------------------------------------ asking
     def _ask(self, transport: Transport, envelopes: dict[str, Envelope]) -> dict[str, Message]:
-        """Ask all parties and wait until all have answered this attempt; ask again whoever comes back."""
+        """Ask all parties and wait until all have answered this attempt; ask parties that reconnect again."""
         replies: dict[str, Message] = {}
         patience = {party: time.monotonic() + self._patience for party in envelopes}
         for party in envelopes:
@@ -243,7 +242,7 @@ class CoordinatorSession:
             event = transport.collect(0.5)
             if event is None:
                 self._give_up(replies, patience)
-                self._tell(self.status.state)
+                self._report(self.status.state)
                 continue
             status = self.status.parties.get(event.party)
             if status is None:
@@ -261,20 +260,20 @@ class CoordinatorSession:
                     status.bytes_received += len(event.envelope)
                     reply = self._read(event)
                     if reply is not None and event.envelope.kind == RENEWAL:
-                        self._ask_anew(transport, envelopes)
+                        self._ask_again(transport, envelopes)
                         replies = {}
                     elif reply is not None and event.party not in replies:
                         replies[event.party] = reply
                         status.waiting_since = None
-            self._tell("running" if self._step > START else "starting")
+            self._report("running" if self._step > START else "starting")
         return {party: replies[party] for party in envelopes}
 
-    def _ask_anew(self, transport: Transport, envelopes: dict[str, Envelope]) -> None:
-        """Ask all again, because a party was restarted and its masks have a new nonce."""
+    def _ask_again(self, transport: Transport, envelopes: dict[str, Envelope]) -> None:
+        """Ask all parties again, because a party was restarted and its masks have a new nonce."""
         self._attempt += 1
         self._save()
         for party, envelope in envelopes.items():
-            envelopes[party] = replace(envelope, attempt=self._attempt, nonces=self._nonces_sent())
+            envelopes[party] = replace(envelope, attempt=self._attempt, nonces=self._nonces_for_request())
             self._send(transport, envelopes[party])
 
     def _send(self, transport: Transport, envelope: Envelope) -> None:
@@ -286,17 +285,19 @@ class CoordinatorSession:
             status.bytes_sent += len(envelope)
 
     def _read(self, arrived: Arrived) -> Message | None:
-        """Return a reply or renewal to the open question; None for one that belongs to an earlier one."""
+        """Return a reply or renewal to the current request; None if it belongs to an earlier one."""
         envelope = arrived.envelope
         if envelope.run != self._spec.run or envelope.party != arrived.party:
-            raise ProtocolError(f"{arrived.party} sent a message of another party or run: the run was stopped.")
+            raise ProtocolError(f"{arrived.party} sent a message from another party or run: the run was stopped.")
         if (envelope.step, envelope.attempt) != (self._step, self._attempt):
             self._log("stale", {"run": self._spec.run, "party": arrived.party, "step": envelope.step})
             return None
         if envelope.kind == REFUSAL:
-            raise error_of(envelope)
+            raise refusal_error(envelope)
         if envelope.kind == REQUEST or envelope.state != self._states[arrived.party]:
-            raise ProtocolError(f"{arrived.party} answered in another state than the run's: the run was stopped.")
+            raise ProtocolError(
+                f"{arrived.party} answered from a state that does not match the run: the run was stopped."
+            )
         if len(envelope.nonces) == NONCE_BYTES:
             self._nonces[arrived.party] = envelope.nonces
         return Message("renewal") if envelope.kind == RENEWAL else envelope.message(self._limit)
@@ -305,23 +306,23 @@ class CoordinatorSession:
         late = sorted(party for party, until in patience.items() if party not in replies and time.monotonic() > until)
         if late:
             raise RunError(
-                f"{', '.join(late)} did not answer for {self._patience:g} seconds: start the coordinator again to go "
-                "on from this step, or end the run; what was reserved stays reserved."
+                f"{', '.join(late)} did not answer for {self._patience:g} seconds: start the coordinator again to "
+                "resume from this step, or abandon the run; the reserved budget stays reserved."
             )
 
-    # ------------------------------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------------------------------ storing and loading
     def _open(self) -> None:
         record = self.folder.open().load()
         if record is None:
-            prepared_ledger = getattr(self._handler, "ledger", None)
-            if prepared_ledger is not None:
-                budget.refuse_forgotten(prepared_ledger, self._spec.run)
+            ledger = getattr(self._handler, "ledger", None)
+            if ledger is not None:
+                reservations.refuse_run_without_folder(ledger, self._spec.run)
             self._save()
             return
         stored = RunSpec.from_array(np.frombuffer(record.blobs["spec"], np.uint8))
         if stored.without_facts() != self._spec.without_facts():
             raise PeerRefused(
-                f"run {self._spec.run!r} was started with other options: give it another name, or its old options."
+                f"run {self._spec.run!r} was started with other options: restore them, or give the run another name."
             )
         self._spec = stored
         self._step = int(record.facts["step"] or 0)
@@ -332,13 +333,13 @@ class CoordinatorSession:
         self._keys = dict(keys.arrays)
         self._nonces = {party: record.blobs[f"nonce of {party}"] for party in self._spec.parties}
         self._rows = record.blobs["rows"].decode() or None
-        self._ticket = record.blobs["ticket"].decode()
+        self._reservation_id = record.blobs["reservation id"].decode()
         if self._step > START:
             self._begin(record)
         elif self._step > JOIN:
-            self._prepared()  # before a party is asked to start, and is charged
+            self._prepared()  # checks the table before any party is asked to start and is charged
         if not self._finished:
-            # replies to questions that were asked before the restart are of an older attempt and are dropped
+            # replies to requests from before the restart belong to an older attempt and are dropped
             self._attempt += 1
             self._save()
         self._log("resumed", {"run": self._spec.run, "step": self._step, "attempt": self._attempt})
@@ -353,8 +354,8 @@ class CoordinatorSession:
                     "keys": encode(Message("keys", self._keys)),
                     "program": encode(state),
                     "used": json.dumps(self._used).encode(),
-                    "ticket": self._ticket.encode(),
-                    # a finished run tells its result whatever became of the table
+                    "reservation id": self._reservation_id.encode(),
+                    # a finished run returns its result even if the table changed since
                     "rows": b"" if self._finished else (self._rows or "").encode(),
                     **{f"state of {party}": state for party, state in self._states.items()},
                     **{f"nonce of {party}": nonce for party, nonce in self._nonces.items()},
@@ -363,7 +364,7 @@ class CoordinatorSession:
             last=self._finished,
         )
 
-    def _tell(self, state: str) -> None:
+    def _report(self, state: str) -> None:
         self.status.state = state
         self.status.step, self.status.attempt = self._step, self._attempt
         self._changed(self.status)

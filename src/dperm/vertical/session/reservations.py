@@ -12,38 +12,46 @@ from dperm.privacy.ledger import Ledger, Reservation, scope
 from dperm.privacy.ledger.scope import InnerScope, Scope
 from dperm.vertical.session.spec import PreparedRun
 
-__all__ = ["check", "marks_of", "new_ticket", "purpose_of", "refuse_forgotten", "reserve", "resume"]
+__all__ = [
+    "check_reservation",
+    "counter_folder",
+    "new_reservation_id",
+    "refuse_run_without_folder",
+    "reservation_purpose",
+    "reserve",
+    "resume",
+]
 
 
-def new_ticket() -> str:
-    """Draw what tells this record of a run from any other run of its name; it is stored before anything is reserved."""
+def new_reservation_id() -> str:
+    """Draw an id that distinguishes this run from others of its name; it is stored before anything is reserved."""
     return os.urandom(8).hex()
 
 
-def purpose_of(run: str, ticket: str) -> str:
-    """Words by which a record of a run finds its own reservation, and no other, in a ledger that others use too."""
-    return f"vertical run {run} ({ticket})"
+def reservation_purpose(run: str, reservation_id: str) -> str:
+    """Return the purpose under which a run finds its own reservation, and no other, in a shared ledger."""
+    return f"vertical run {run} ({reservation_id})"
 
 
 def _open_reservation(ledger: Ledger, purpose: str) -> Reservation | None:
-    found = [made for made in ledger.unsettled() if made.purpose == purpose]
-    return found[0] if found else None
+    matching = [reservation for reservation in ledger.unsettled() if reservation.purpose == purpose]
+    return matching[0] if matching else None
 
 
-def refuse_forgotten(ledger: Ledger, run: str) -> None:
-    """Refuse to begin a run that the ledger has charged before: its folder is gone, and its answers with it."""
-    words = f"vertical run {run} ("
-    if any(e.get("kind") == "reserve" and str(e.get("purpose")).startswith(words) for e in ledger.entries()):
+def refuse_run_without_folder(ledger: Ledger, run: str) -> None:
+    """Refuse to start a run that the ledger has already charged: its folder with the stored answers is missing."""
+    start = f"vertical run {run} ("
+    if any(e.get("kind") == "reserve" and str(e.get("purpose")).startswith(start) for e in ledger.entries()):
         raise StateLost(
-            f"the ledger has charged run {run!r} before, but this participant's record of it is gone: "
+            f"the ledger has already charged run {run!r}, but this participant's record of it is missing: "
             "restore the folder, or start a run under another name; nothing was answered."
         )
 
 
-def marks_of(ledger: Ledger | None) -> Path | None:
-    """Return the folder in which marks of runs are kept: beside the ledger, so that both are lost or kept together.
+def counter_folder(ledger: Ledger | None) -> Path | None:
+    """Return the folder of the record counters: beside the ledger, so that both are lost or kept together.
 
-    Of a ledger on a server it is in the folder of this user's dperm files. A ledger in memory has none: it does not
+    For a ledger on a server it is in the folder of this user's dperm files. A ledger in memory has none: it does not
     outlive the process either.
     """
     if ledger is None or not ledger.lasting:
@@ -53,34 +61,34 @@ def marks_of(ledger: Ledger | None) -> Path | None:
     return Path(f"{ledger.address}.runs")
 
 
-def check(prepared: PreparedRun) -> None:
+def check_reservation(prepared: PreparedRun) -> None:
     """Refuse a run that :func:`reserve` would refuse now; nothing is written."""
     if prepared.ledger is not None and prepared.calibrated is not None:
         parts = (prepared.calibrated, prepared.ledger, prepared.neighbours)
         scope.check(*parts, prepared.fingerprint, prepared.unbounded)
 
 
-def reserve(prepared: PreparedRun, run: str, ticket: str) -> Scope | None:
-    """Reserve a run's whole plan, or take up the reservation of a start that was interrupted before it was answered."""
+def reserve(prepared: PreparedRun, run: str, reservation_id: str) -> Scope | None:
+    """Reserve a run's whole plan, or continue the reservation of a start that was interrupted before its answer."""
     if prepared.ledger is None or prepared.calibrated is None:
         return None
-    purpose = purpose_of(run, ticket)
+    purpose = reservation_purpose(run, reservation_id)
     made = _open_reservation(prepared.ledger, purpose)
     parts = (prepared.calibrated, prepared.ledger, prepared.neighbours, purpose)
     return Scope(*parts, prepared.fingerprint, prepared.unbounded, resumed=made, used=None if made is None else {})
 
 
-def resume(prepared: PreparedRun, run: str, ticket: str, used: Mapping[str, int]) -> InnerScope | None:
-    """Go on with a run's reservation; if it is settled, return a scope that admits no release."""
+def resume(prepared: PreparedRun, run: str, reservation_id: str, used: Mapping[str, int]) -> InnerScope | None:
+    """Continue a run's reservation; if it is settled, return a scope that admits no release."""
     calibrated, ledger, neighbours = prepared.calibrated, prepared.ledger, prepared.neighbours
     if ledger is None or calibrated is None:
         return None
-    purpose = purpose_of(run, ticket)
+    purpose = reservation_purpose(run, reservation_id)
     made = _open_reservation(ledger, purpose)
     if made is None:
         if any(entry.get("purpose") == purpose for entry in ledger.entries()):
             closed = InnerScope(calibrated, neighbours, binding=False)
             closed.settle()
             return closed
-        raise LedgerError(f"the ledger does not know run {run!r}: give the ledger that the run was started with.")
+        raise LedgerError(f"the ledger has no entry of run {run!r}: use the ledger with which the run was started.")
     return Scope(calibrated, ledger, neighbours, purpose, None, prepared.unbounded, resumed=made, used=used)

@@ -1,4 +1,4 @@
-"""Rows of a run: of the same people at every participant, and the same ones from its beginning to its end."""
+"""Checks of rows: all participants have the same people in the same order, and no table changes during a run."""
 
 from __future__ import annotations
 
@@ -15,63 +15,65 @@ __all__ = [
     "refuse_changed_rows",
     "refuse_different_rows",
     "refuse_undeclared_rows",
-    "warn_of_runs_under_way",
+    "warn_about_unfinished_runs",
 ]
 
-#: the fact by which a party says which alignment ordered its rows; empty where none did
+#: name of the fact with which a party declares the alignment that ordered its rows; empty if none did
 ALIGNMENT = "alignment"
 
 
 def refuse_different_rows(spec: RunSpec, own: str | None = None) -> None:
-    """Refuse parties whose rows are not those of the same people, as far as they declared, before anything is charged.
+    """Refuse parties whose declared row counts or alignments differ, before anything is charged.
 
-    ``own`` is the alignment of the coordinator's own table, if it has one: "" where its rows were never aligned.
+    ``own`` is the alignment of the coordinator's own table, if it has one: "" if its rows were never aligned.
     """
     counts = {name: facts.get("n") for name, facts in spec.facts.items()}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{name} has {count}" for name, count in counts.items())
-        raise InvalidInput(f"the parties do not have the same rows ({said}): align them with `dperm vertical align`.")
+        declared = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise InvalidInput(
+            f"the parties have different numbers of rows ({declared}): align them with `dperm vertical align`."
+        )
     orders = {name: facts.get(ALIGNMENT, "") for name, facts in spec.facts.items()}
     if own is not None:
         orders["the label holder"] = own
     if len(set(orders.values())) > 1:
-        said = ", ".join(f"{name} has {order or 'none'}" for name, order in orders.items())
+        declared = ", ".join(f"{name} has {order or 'none'}" for name, order in orders.items())
         raise InvalidInput(
-            f"the rows are not in the order of one alignment ({said}): align all again with `dperm vertical align`."
+            f"the tables have orders of different alignments ({declared}): align all again with `dperm vertical align`."
         )
 
 
 def refuse_undeclared_rows(spec: RunSpec, party: str, n: int, alignment: str) -> None:
-    """Refuse a party's table that is not in the order it declared when it joined: somebody aligned again since."""
+    """Refuse a party's table that differs from what it declared when it joined: it was aligned again since."""
     declared = spec.facts[party]
     if (declared.get("n"), declared.get(ALIGNMENT, "")) != (n, alignment):
         raise _changed(spec.run)
 
 
 def refuse_changed_rows(run: str, kept: str | None, now: str | None) -> None:
-    """Refuse a table that is not the one with which the run began; ``kept`` is None before that.
+    """Refuse a table that changed since the run began; ``kept`` is None before that.
 
-    What a participant keeps about a person between rounds stands at the person's row. On other rows it would be used
-    with other people's values, and one person would enter a release in two places: see ``run_folder.proof.md``.
+    A participant stores its numbers about a person by row. With changed rows they would be combined with another
+    person's values, and one person would enter a release in two places: see ``run_folder.proof.md``.
     """
     if kept is not None and kept != now:
         raise _changed(run)
 
 
-def warn_of_runs_under_way(root: Path) -> None:
-    """Say before an alignment which runs in the coordinator's folder could not go on after it."""
-    bound = []
+def warn_about_unfinished_runs(root: Path) -> None:
+    """Warn before an alignment about runs in the coordinator's folder that could not continue after it."""
+    unfinished = []
     for path in sorted(root.iterdir()) if root.is_dir() else []:
-        with contextlib.suppress(DpermError):  # no run, or one that is damaged and goes on under no order
+        with contextlib.suppress(DpermError):  # not a run, or a damaged one that cannot continue anyway
             record = RunFolder(root, path.name).load()
-            # kept from the check of a training run to its end
+            # a training run stores this from its check to its end
             if record is not None and record.blobs.get("rows"):
-                bound.append(repr(path.name))
-    if bound:
-        which = f"runs {', '.join(bound)} are" if len(bound) > 1 else f"run {bound[0]} is"
+                unfinished.append(repr(path.name))
+    if unfinished:
+        which = f"runs {', '.join(unfinished)} are" if len(unfinished) > 1 else f"run {unfinished[0]} is"
         warnings.warn(
-            f"{which} not finished and would need the order from before this alignment to go on: stop here to finish "
-            "first, or have everybody put the order before, which is kept beside the new one, back for it.",
+            f"{which} not finished and cannot continue with the order of a new alignment: stop now and finish first, "
+            "or have every participant restore the previous order file (kept beside the new one) to resume.",
             DpermWarning,
             stacklevel=2,
         )
@@ -79,7 +81,7 @@ def warn_of_runs_under_way(root: Path) -> None:
 
 def _changed(run: str) -> StateLost:
     return StateLost(
-        f"the rows or columns of this participant's table are not those with which run {run!r} began: restore the "
-        "table and its order file as they were (an alignment keeps the order before beside the new one, under its "
-        "name), or start a run under another name; nothing was answered."
+        f"this participant's table changed since run {run!r} began: restore its rows, columns and order file (an "
+        "alignment keeps the previous order file beside the new one, under that alignment's name), or start a run "
+        "under another name; nothing was answered."
     )

@@ -1,7 +1,7 @@
-"""A run's folder: one record, replaced whole, and a lock so that one process alone works with it.
+"""A run's folder: the newest record of the run, replaced atomically, and a lock that admits one process only.
 
-The number of the newest record is also kept elsewhere, beside the participant's ledger, so that a folder that was
-restored from an older copy is noticed.
+A record counter is also kept elsewhere, beside the participant's ledger. It reveals a folder that was restored from an
+older copy.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 from dperm.atomic_files import sync_folder
 from dperm.errors import InvalidInput, ProtocolError, StateLost
 from dperm.solvers.vertical.programs import Fact, Message
-from dperm.vertical.transport.envelope import checked_name
+from dperm.vertical.identity.names import require_safe_name
 from dperm.vertical.transport.wire import checksum, decode, encoded_parts, encoded_size
 
 __all__ = ["Record", "RunFolder"]
 
 _SLOTS = ("record.0", "record.1")
-_MOST = 1 << 33
+_MOST_BYTES = 1 << 33
 _MAGIC = b"dpvrec01"
 _HEAD = struct.Struct("<8sQQ16s")
 
 
 class Record:
-    """What a participant needs to go on: public facts and byte strings."""
+    """What a participant needs to resume a run: public facts and byte strings."""
 
     def __init__(self, facts: Mapping[str, Fact], blobs: Mapping[str, bytes]) -> None:
         self.facts = dict(facts)
@@ -46,15 +46,15 @@ class RunFolder:
         The participant's folder of runs.
     run : str
         Name of the run.
-    marks : path, optional
-        Folder outside ``root`` in which the number of the newest record is kept too, so that a folder that was restored
-        from an older copy is recognised: what was released since then would be released again.
+    counters : path, optional
+        Folder outside ``root`` that also holds the number of the newest record. It reveals a folder that was restored
+        from an older copy: continuing from it would repeat the releases made since.
     """
 
-    def __init__(self, root: str | os.PathLike[str], run: str, marks: str | os.PathLike[str] | None = None) -> None:
-        self.path = Path(root) / checked_name(run, "the name of a run")
+    def __init__(self, root: str | os.PathLike[str], run: str, counters: str | os.PathLike[str] | None = None) -> None:
+        self.path = Path(root) / require_safe_name(run, "the name of a run")
         self._slots = _Slots(self.path)
-        self._marks = None if marks is None else _Slots(Path(marks) / run)
+        self._counter = None if counters is None else _Slots(Path(counters) / run)
 
     @property
     def exists(self) -> bool:
@@ -62,12 +62,12 @@ class RunFolder:
         return self._slots.exist
 
     def open(self) -> Self:
-        """Make the folder and lock it."""
+        """Create the folder and lock it."""
         self._slots.open()
-        if self._marks is not None:
-            try:  # a second copy of the folder, elsewhere, meets this lock
-                self._marks.open(
-                    f"run {self.path.name!r} is under way in another folder, or at another participant that has the "
+        if self._counter is not None:
+            try:  # this lock also stops a second copy of the folder in another place
+                self._counter.open(
+                    f"run {self.path.name!r} is in progress in another folder, or at another participant that uses the "
                     "same ledger: stop it first, or give each participant a ledger of its own."
                 )
             except BaseException:
@@ -76,63 +76,63 @@ class RunFolder:
         return self
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         self._slots.close()
-        if self._marks is not None:
-            self._marks.close()
+        if self._counter is not None:
+            self._counter.close()
 
     def save(self, record: Record, last: bool = False) -> None:
-        """Store a record; on disk when this returns, and the one before stays whole until then.
+        """Store a record; it is on disk when this returns, and the previous one stays intact until then.
 
-        The mark is written after the record: a crash between the two leaves a mark that is one behind, and nothing was
-        sent because of the record. The ``last`` record of a run leaves nothing of those before on the disk.
+        The counter is written after the record. A crash between the two leaves a counter that is one behind, and
+        nothing that depends on the record has been sent. The ``last`` record of a run removes the earlier ones from the
+        disk.
         """
         arrays = {name: np.frombuffer(blob, np.uint8) for name, blob in record.blobs.items()}
         number = self._slots.newest + 1
         self._slots.write(number, Message("record", arrays, record.facts))
-        if self._marks is not None:
-            self._marks.write(number, Message("mark"))
+        if self._counter is not None:
+            self._counter.write(number, Message("counter"))
         if last:
             self._slots.keep_newest_only()
 
     def load(self) -> Record | None:
-        """Return the newest record, None if there never was one.
+        """Return the newest record, or None if there never was one.
 
         Raises
         ------
         StateLost
-            The record is damaged, or older than the mark says that the run is.
+            The record is damaged, or older than the counter shows the run to be.
         """
         number, message = self._slots.read()
         run = self.path.name
         if message is None and self.exists:
             raise StateLost(f"the record of run {run!r} in {self.path} is damaged: restore the folder, or end the run.")
-        if self._marks is not None:
-            mark, _ = self._marks.read()
+        if self._counter is not None:
+            count, _ = self._counter.read()
             if message is None:
-                self._slots.newest = mark  # the run begins anew, if the ledger admits it; the mark only ever grows
+                self._slots.newest = count  # the run starts over, if the ledger admits it; the counter never decreases
                 return None
-            if not number - 1 <= mark <= number:
-                older = "the record" if number < mark else "the mark beside the ledger"
+            if not number - 1 <= count <= number:
+                older = "the record" if number < count else "the record counter beside the ledger"
                 raise StateLost(
-                    f"{older} of run {run!r} is older than the run ({number} records, marked {mark}): it was restored "
-                    "from a copy, and going on would release again what was released since; start a run under another "
-                    "name."
+                    f"{older} of run {run!r} is older than the run (record {number}, counter {count}): it was restored "
+                    "from a copy, and continuing would repeat releases made since then; start a run under another name."
                 )
-            if mark < number:
-                # the crash came between the two: what this record says leaves next, and a copy from before it must
-                # be recognised from then on
-                self._marks.write(number, Message("mark"))
+            if count < number:
+                # the crash came between the two writes: the answer in this record is sent next, and from then on a
+                # copy from before it must be recognised
+                self._counter.write(number, Message("counter"))
         if message is None:
             return None
         return Record(message.facts, {name: array.tobytes() for name, array in message.arrays.items()})
 
 
 class _Slots:
-    """Two files that take turns, and a lock.
+    """Two files written in turn, and a lock.
 
-    They are written in place, which costs a fraction of a new file. What was cut off by a crash does not match its
-    checksum, and the one before counts.
+    They are overwritten in place, which costs a fraction of creating a file. A write that a crash interrupted does not
+    match its checksum; the other file then holds the newest intact content.
     """
 
     def __init__(self, path: Path) -> None:
@@ -146,7 +146,7 @@ class _Slots:
 
     @property
     def newest(self) -> int:
-        """Number of the newest one that is whole, 0 if there is none."""
+        """Number of the newest intact slot, 0 if there is none."""
         if self._newest is None:
             self.read()
         assert self._newest is not None
@@ -157,7 +157,7 @@ class _Slots:
         self._newest = number
 
     def open(self, busy: str | None = None) -> None:
-        """Lock the folder; ``busy`` is said if another process has it."""
+        """Lock the folder; ``busy`` is the error message if another process has it locked."""
         if self._lock is not None:
             return
         try:
@@ -169,7 +169,7 @@ class _Slots:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             handle.close()
-            raise InvalidInput(busy or f"another process works with {self.path}: stop it first.") from None
+            raise InvalidInput(busy or f"another process is using {self.path}: stop it first.") from None
         self._lock = handle
 
     def close(self) -> None:
@@ -193,11 +193,11 @@ class _Slots:
             os.close(handle)
         if fresh:
             os.replace(target, path)
-            sync_folder(self.path)  # the new name itself survives a loss of power
+            sync_folder(self.path)  # so that the new name survives a power failure
         self._newest = number
 
     def keep_newest_only(self) -> None:
-        """Remove the one before the newest, and what a longer one left behind the newest in its file."""
+        """Remove the older slot, and the bytes that a longer record left after the newest one in its file."""
         assert self._newest is not None
         kept = self.path / _SLOTS[self._newest % 2]
         with open(kept, "r+b") as handle:
@@ -208,8 +208,8 @@ class _Slots:
         sync_folder(self.path)
 
     def read(self) -> tuple[int, Message | None]:
-        """Return number and content of the newest one that is whole; 0 and None if there is none."""
-        found: tuple[int, Message | None] = (0, None)
+        """Return number and content of the newest intact slot; 0 and None if there is none."""
+        newest: tuple[int, Message | None] = (0, None)
         for name in _SLOTS:
             try:
                 data = memoryview((self.path / name).read_bytes())
@@ -217,18 +217,18 @@ class _Slots:
                 continue
             if len(data) < _HEAD.size:
                 continue
-            magic, number, length, said = _HEAD.unpack(data[: _HEAD.size])
+            magic, number, length, stored_checksum = _HEAD.unpack(data[: _HEAD.size])
             try:
-                message = decode(data[_HEAD.size : _HEAD.size + length], _MOST)
+                message = decode(data[_HEAD.size : _HEAD.size + length], _MOST_BYTES)
             except ProtocolError:
                 continue
-            if magic == _MAGIC and number > found[0] and _checksum(number, message) == said:
-                found = (number, message)
-        self._newest = found[0]
-        return found
+            if magic == _MAGIC and number > newest[0] and _checksum(number, message) == stored_checksum:
+                newest = (number, message)
+        self._newest = newest[0]
+        return newest
 
 
 def _checksum(number: int, message: Message) -> bytes:
-    """Checksum of a record: of the checksums of its encoded parts, which need not be joined for it."""
+    """Return the checksum of a record: of the checksums of its encoded parts, so that they need not be joined."""
     tags = [checksum(part) for part in encoded_parts(message)]
     return checksum(struct.pack("<QQ", number, len(tags)) + b"".join(tags))

@@ -20,11 +20,11 @@ from dperm.vertical.session.spec import CoordinatorHandler, PartyHandler, RunSpe
 from dperm.vertical.session.status import RunStatus
 from dperm.vertical.transport.base import InProcess
 
-__all__ = ["passing_identities", "simulate", "simulate_with"]
+__all__ = ["simulate", "simulate_in_folders", "temporary_identities"]
 
 
-def passing_identities(names: list[str]) -> dict[str, Identity]:
-    """Make keys and certificates that live in memory, for one process."""
+def temporary_identities(names: list[str]) -> dict[str, Identity]:
+    """Create keys and certificates in memory, for use within one process."""
     key = ec.generate_private_key(ec.SECP256R1())
     authority = _certificate("simulation", key.public_key(), key, "simulation")
     trust = Trust(authority)
@@ -57,14 +57,14 @@ def simulate(
     parties: Mapping[str, PartyHandler],
     changed: Callable[[RunStatus], None] | None = None,
 ) -> Any:
-    """Carry out a run in this process and return its result; the participants' folders are forgotten afterwards."""
+    """Carry out a run in this process and return its result; the participants' folders are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="dperm-") as folder:
         roots = {name: Path(folder) / name for name in spec.parties}
-        identities = passing_identities(list(spec.parties))
-        return simulate_with(spec, coordinator, parties, identities, Path(folder) / "coordinator", roots, changed)
+        identities = temporary_identities(list(spec.parties))
+        return simulate_in_folders(spec, coordinator, parties, identities, Path(folder) / "coordinator", roots, changed)
 
 
-def simulate_with(
+def simulate_in_folders(
     spec: RunSpec,
     coordinator: CoordinatorHandler,
     parties: Mapping[str, PartyHandler],
@@ -74,7 +74,7 @@ def simulate_with(
     changed: Callable[[RunStatus], None] | None = None,
     log: Callable[[str, str], None] = lambda name, why: None,
 ) -> Any:
-    """Carry out a run in this process, with given identities and folders; ``log`` is told what a party's own log is."""
+    """Carry out a run in this process with given identities and folders; ``log`` gets each party's own error."""
     sessions = {name: PartySession(identities[name], roots[name], parties[name]) for name in spec.parties}
     transport = InProcess({name: session.handle for name, session in sessions.items()})
     try:

@@ -1,4 +1,4 @@
-"""The public description of a run: every participant sees it before it agrees, and it never changes."""
+"""The public description of a run, which every participant sees before it agrees, and what a method's handlers do."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
-from dperm.vertical.transport.envelope import checked_name
+from dperm.vertical.identity.names import require_safe_name
 
-__all__ = ["CoordinatorHandler", "PartyHandler", "PreparedRun", "RunSpec"]
+__all__ = ["CHECK", "JOIN", "START", "CoordinatorHandler", "PartyHandler", "PreparedRun", "RunSpec"]
+
+#: the steps of every run before the rounds of its method
+JOIN, CHECK, START = range(3)
 
 
 @dataclass(frozen=True, eq=False)
 class RunSpec:
-    """What will be computed, by whom, under which budget.
+    """What is computed, by which parties, with which options; it never changes during a run.
 
     Attributes
     ----------
     run : str
         Name of the run, different for every run.
     method : str
-        What is computed.
+        Name of the method.
     parties : tuple of str
-        Everybody who is asked.
+        The parties that take part.
     options : mapping
-        Public options of the method, as JSON knows them.
+        Public options of the method, as JSON values.
     secure_sum : bool
-        Whether the parties mask what the coordinator only needs the total of.
+        Whether the parties mask arrays of which the coordinator needs only the total.
     facts : mapping of str to mapping
-        Public facts that each party declared when it joined; empty before.
+        Public facts that each party declared when it joined; empty before that.
     """
 
     run: str
@@ -49,24 +52,24 @@ class RunSpec:
     facts: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked_name(self.run, "the name of a run")
+        require_safe_name(self.run, "the name of a run")
         for party in self.parties:
-            checked_name(party, "the name of a party")
+            require_safe_name(party, "the name of a party")
         if not self.parties or len(set(self.parties)) < len(self.parties):
             raise InvalidInput("a run needs at least one party, and each only once.")
         if self.secure_sum and len(self.parties) < 2:
-            raise InvalidInput("a secure sum needs at least two parties: with one, its sum is its value.")
+            raise InvalidInput("a secure sum needs at least two parties: the sum of one party is its own value.")
 
     def with_facts(self, facts: Mapping[str, Mapping[str, Fact]]) -> RunSpec:
-        """Return the description with what the parties declared."""
+        """Return the description with the facts that the parties declared."""
         return replace(self, facts={name: dict(facts[name]) for name in self.parties})
 
     def without_facts(self) -> RunSpec:
-        """Return the description as it was before anybody joined."""
+        """Return the description as it was before any party joined."""
         return replace(self, facts={})
 
     def to_array(self) -> NDArray[np.uint8]:
-        """Return canonical bytes, as an array of a message."""
+        """Return the canonical bytes as an array for a message."""
         data = {
             "run": self.run,
             "method": self.method,
@@ -78,7 +81,7 @@ class RunSpec:
         return np.frombuffer(json.dumps(data, sort_keys=True, separators=(",", ":")).encode(), np.uint8)
 
     def __eq__(self, other: object) -> bool:
-        # as it travels: a list and a tuple among the options are the same
+        # compares the encoded form, in which a list and a tuple among the options are the same
         return isinstance(other, RunSpec) and self.to_array().tobytes() == other.to_array().tobytes()
 
     def __hash__(self) -> int:
@@ -103,9 +106,10 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """What a run will cost a participant; ``ledger`` and ``calibrated`` are None where nothing is released.
+    """What a run will cost a participant; ``ledger`` and ``calibrated`` are None if nothing is released.
 
-    ``rows`` tells the table as it is read, in its order and units, from any other; it is kept with the run.
+    ``rows`` is a keyed fingerprint of the table in its order and units. It is stored with the run, so that a changed
+    table is noticed.
     """
 
     calibrated: CalibratedPlan | None = None
@@ -117,26 +121,26 @@ class PreparedRun:
 
 
 class PartyHandler(Protocol):
-    """A party's own data, policy and ledger: what it does when somebody asks."""
+    """A party's side of a method: what it does with its own data and ledger at each stage of a run."""
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
         """Agree to a run and return public facts, or raise."""
 
     def prepare(self, spec: RunSpec) -> PreparedRun:
-        """Return what the run costs."""
+        """Return what the run costs this party."""
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> PartyProgram:
         """Return the party's program."""
 
-    def finish(self, spec: RunSpec, program: PartyProgram, said: Message) -> None:
-        """Keep what the party learnt and the coordinator's last words; may be called again after a crash."""
+    def finish(self, spec: RunSpec, program: PartyProgram, message: Message) -> None:
+        """Store the party's result; ``message`` is the coordinator's last one. May be called again after a crash."""
 
 
 class CoordinatorHandler(Protocol):
-    """The coordinator's own label holder, if it has one, and what it does with the result."""
+    """The coordinator's side of a method: the label holder's data, if it has any, and what becomes of the result."""
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse facts that do not fit together, before anything is charged."""
+        """Refuse inconsistent facts of the parties before anything is charged."""
 
     def prepare(self, spec: RunSpec) -> PreparedRun:
         """Return what the run costs the label holder."""
@@ -148,4 +152,4 @@ class CoordinatorHandler(Protocol):
         """Return the last message to each party, of kind ``finish``."""
 
     def finish(self, spec: RunSpec, program: CoordinatorProgram) -> Any:
-        """Keep and return what was learnt; may be called again after a crash."""
+        """Store and return the result. May be called again after a crash."""

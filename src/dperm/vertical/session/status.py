@@ -1,30 +1,30 @@
-"""What is public about a run's progress, for whoever shows it."""
+"""The public progress of a run, for displays such as ``dperm.cli.vertical.progress``."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 
-from dperm.vertical.session.party import START
+from dperm.vertical.session.spec import START
 
 __all__ = ["PartyStatus", "RunStatus"]
 
 
 @dataclass
 class PartyStatus:
-    """What is public about one party's part in a run."""
+    """Public progress of one party in a run."""
 
     connected: bool = False
     bytes_sent: int = 0
     bytes_received: int = 0
-    #: when the question that is still open was asked
+    #: when the request that is still unanswered was sent
     waiting_since: float | None = None
     reconnects: int = 0
 
 
 @dataclass
 class RunStatus:
-    """What is public about a run's progress: nothing in it depends on data."""
+    """Public progress of a run; nothing in it depends on data."""
 
     run: str
     method: str
@@ -40,5 +40,5 @@ class RunStatus:
 
     @property
     def round(self) -> int:
-        """Rounds of the method that are done."""
+        """Completed rounds of the method."""
         return max(0, self.step - START - 1)

@@ -1,4 +1,4 @@
-"""What the coordinator's session needs of a transport, and the transport inside one process."""
+"""The interface of a transport as the coordinator's session uses it, and the transport within one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Arrived", "Connected", "Event", "InProcess", "Lost", "Transport"]
 
 @dataclass(frozen=True)
 class Connected:
-    """A party is there, for the first time or again: what it has not answered must be sent again."""
+    """A party has connected, for the first time or again: send it again what it has not answered."""
 
     party: str
 
@@ -30,7 +30,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Arrived:
-    """An envelope from a party, whose name the transport vouches for."""
+    """An envelope from a party; the transport has verified the party's name."""
 
     party: str
     envelope: Envelope
@@ -42,20 +42,20 @@ Event = Connected | Lost | Arrived
 class Transport(Protocol):
     """Carries envelopes between the coordinator of one run and its parties.
 
-    It may lose, repeat and delay messages; it must not change them, and must know who sent them.
+    It may lose, repeat and delay messages. It must not change them, and it must know who sent them.
     """
 
     def connected(self) -> frozenset[str]:
-        """Parties that are there now."""
+        """Return the parties that are connected now."""
 
     def send(self, party: str, envelope: Envelope) -> bool:
-        """Send, or return False if the party is not there."""
+        """Send an envelope; return False if the party is not connected."""
 
     def collect(self, timeout: float) -> Event | None:
-        """Return what happens next, None if nothing does for ``timeout`` seconds."""
+        """Return the next event, or None if there is none within ``timeout`` seconds."""
 
-    def close(self, farewell: str = "") -> None:
-        """Tell all parties that the run is over; ``farewell`` says why if it did not end well."""
+    def close(self, reason: str = "") -> None:
+        """Inform all parties that the run has ended; ``reason`` says why if it failed."""
 
 
 class InProcess:
@@ -68,13 +68,13 @@ class InProcess:
     """
 
     def __init__(self, handlers: Mapping[str, Callable[[bytes], bytes]]) -> None:
-        self._handlers = dict(handlers)
+        self.handlers = dict(handlers)
         self._events: queue.Queue[Event] = queue.Queue()
-        # one thread each, as on a link: a party answers in the order in which it was asked
-        self._workers = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self._handlers}
+        # one thread per party, as on a network link: a party answers requests in their order
+        self._workers = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in self.handlers}
 
     def connected(self) -> frozenset[str]:
-        return frozenset(self._handlers)
+        return frozenset(self.handlers)
 
     def send(self, party: str, envelope: Envelope) -> bool:
         self._workers[party].submit(self._answer, party, envelope.encode())
@@ -82,7 +82,7 @@ class InProcess:
 
     def _answer(self, party: str, data: bytes) -> None:
         try:
-            self._events.put(Arrived(party, Envelope.decode(self._handlers[party](data))))
+            self._events.put(Arrived(party, Envelope.decode(self.handlers[party](data))))
         except Exception as error:
             self._events.put(Lost(party, type(error).__name__))
 
@@ -92,6 +92,6 @@ class InProcess:
         except queue.Empty:
             return None
 
-    def close(self, farewell: str = "") -> None:
+    def close(self, reason: str = "") -> None:
         for worker in self._workers.values():
             worker.shutdown(wait=True, cancel_futures=True)

@@ -1,6 +1,6 @@
-"""The coordinator's end of the gRPC transport: parties dial in over mutual TLS and hold one stream each.
+"""The coordinator's end of the gRPC transport: each party connects over mutual TLS and keeps one stream open.
 
-Who a party is follows from its certificate alone. One hub serves any number of runs.
+A party is identified by its certificate alone. One hub serves any number of runs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,25 @@ from cryptography import x509
 
 import dperm
 from dperm.errors import DpermError, InvalidInput, MissingDependency, ProtocolError
-from dperm.vertical.identity.keys import Identity, name_of
+from dperm.vertical.identity.keys import Identity, certificate_name
 from dperm.vertical.identity.revocation import RevocationList
-from dperm.vertical.session.activity_log import AuditLog, SessionMetrics
+from dperm.vertical.transport.activity_log import ActivityLog, TrafficMetrics
 from dperm.vertical.transport.base import Arrived, Connected, Event, Lost
 from dperm.vertical.transport.envelope import Envelope
-from dperm.vertical.transport.frames import BYE, CHUNK, PROTOCOLS, WELCOME, Assembly, chunks, note, read_note
+from dperm.vertical.transport.frames import (
+    BYE,
+    CHUNK,
+    PROTOCOLS,
+    WELCOME,
+    Assembly,
+    chunks,
+    control_frame,
+    read_control_frame,
+)
 from dperm.vertical.transport.wire import DEFAULT_LIMIT
 
 try:
-    import grpc
+    import grpc  # type: ignore[import-untyped]  # the library has no types
 except ImportError:  # pragma: no cover
     raise MissingDependency("runs between organisations need grpcio: pip install 'dperm[vertical]'.") from None
 
@@ -41,7 +50,7 @@ _FRAME_LIMIT = 4 << 20
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", _FRAME_LIMIT),
     ("grpc.max_receive_message_length", _FRAME_LIMIT),
-    # a link that is cut without a word is noticed within seconds, also while a party computes
+    # keepalive notices a broken link within seconds, also while a party computes
     ("grpc.keepalive_time_ms", 5000),
     ("grpc.keepalive_timeout_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -49,7 +58,7 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 4000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.max_ping_strikes", 0),
-    # one stream carries megabytes at once
+    # one stream carries messages of many megabytes
     ("grpc.http2.lookahead_bytes", 4 << 20),
     ("grpc.http2.max_frame_size", 1 << 20),
 )
@@ -73,21 +82,23 @@ class _Stream:
 
 
 class GrpcHub:
-    """A gRPC server for parties.
+    """A gRPC server to which parties connect.
 
     Parameters
     ----------
     address : str
-        Host and port to listen on; port 0 takes a free one, see :attr:`port`.
+        Host and port to listen on; port 0 selects a free port, see :attr:`port`.
     load : callable
-        Returns the coordinator's identity; called again for every connection, so a renewed certificate is used at once.
+        Returns the coordinator's identity; called for every connection, so a renewed certificate is used at once.
     roster : collection of str
         Names of the parties that may connect.
     revoked : path, optional
-        The authority's revocation list; read again whenever it changes, and open streams of revoked parties are cut.
-        It must be there at the start; if it is lost or damaged later, what was read last stays in force.
-    tell : callable, optional
-        Is told what the operator should know.
+        The authority's revocation list. It is read again whenever it changes, and open streams of revoked parties are
+        closed. It must exist at the start; if it is lost or damaged later, the list read last stays in force.
+    log : ActivityLog, optional
+        Where connections and refusals are logged.
+    notify : callable, optional
+        Receives sentences for the operator.
     """
 
     def __init__(
@@ -97,23 +108,25 @@ class GrpcHub:
         roster: Collection[str],
         revoked: Path | None = None,
         limit: int = DEFAULT_LIMIT,
-        audit: AuditLog | None = None,
-        metrics: SessionMetrics | None = None,
-        tell: Callable[[str], None] = lambda sentence: None,
+        log: ActivityLog | None = None,
+        metrics: TrafficMetrics | None = None,
+        notify: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._load, self._roster, self._limit = load, frozenset(roster), limit
-        self._audit, self.metrics = audit or AuditLog(), metrics or SessionMetrics()
-        self._tell = tell
-        self._lock, self._ending = threading.Lock(), threading.Lock()
+        self._log, self.metrics = log or ActivityLog(), metrics or TrafficMetrics()
+        self._notify = notify
+        self._lock, self._end_lock = threading.Lock(), threading.Lock()
         self._streams: dict[str, _Stream] = {}
-        #: streams that have not greeted yet, at most one per party
-        self._silent: dict[str, _Stream] = {}
+        #: streams that have not sent their greeting yet, at most one per party
+        self._not_greeted: dict[str, _Stream] = {}
         self._transports: dict[str, HubTransport] = {}
-        #: runs that are over, for parties that were away when they were told
-        self._over: dict[str, tuple[frozenset[str], str]] = {}
+        #: runs that have ended, for parties that were not connected at the time
+        self._ended_runs: dict[str, tuple[frozenset[str], str]] = {}
         self._closed = threading.Event()
-        self._revoked = None if revoked is None else RevocationList(revoked, load().trust.authority, self._complain)
-        # a party holds two threads at most: its stream, and one that comes to take its place
+        self._revoked = (
+            None if revoked is None else RevocationList(revoked, load().trust.authority, self._on_revocation_error)
+        )
+        # a party uses at most two threads: its stream, and a new stream that replaces it
         threads = ThreadPoolExecutor(2 * len(self._roster) + 8, thread_name_prefix="link")
         self._server = grpc.server(threads, options=CHANNEL_OPTIONS)
         join = grpc.stream_stream_rpc_method_handler(self._join)
@@ -133,15 +146,17 @@ class GrpcHub:
         except RuntimeError:
             self.port = 0
         if self.port == 0:
-            raise InvalidInput(f"{address} cannot be listened on: another program may use it, or it is not yours.")
+            raise InvalidInput(
+                f"cannot listen on {address}: the port is in use, or the address does not belong to this machine."
+            )
         self._server.start()
         threading.Thread(target=self._housekeeping, daemon=True, name="revocation").start()
 
     def _certificates(self) -> Any:
-        """Return the certificate for new connections, or None while it is the one in use.
+        """Return the certificate for new connections, or None if it has not changed.
 
-        Every certificate that is returned replaces the server's TLS context under handshakes that are going on, and the
-        library does not survive this each time.
+        A returned certificate replaces the server's TLS context even during handshakes, and the gRPC library
+        occasionally crashes when that happens. So one is returned only when it has changed.
         """
         pem = self._load().pem()
         if pem == self._pem:
@@ -153,40 +168,40 @@ class GrpcHub:
     def _join(self, frames: Iterator[bytes], context: Any) -> Iterator[bytes]:
         stream = self._admit(context)
         with self._lock:
-            waiting = self._silent.get(stream.party)
-            self._silent[stream.party] = stream
-        if waiting is not None:  # nobody holds a second place in the queue
+            waiting = self._not_greeted.get(stream.party)
+            self._not_greeted[stream.party] = stream
+        if waiting is not None:  # a party has at most one stream that has not greeted
             waiting.context.cancel()
         try:
-            hello = read_note(next(iter(frames), b""))
+            hello = read_control_frame(next(iter(frames), b""))
             common = [version for version in PROTOCOLS if version in hello.get("versions", [])]
         except (DpermError, TypeError):
             common = []
         finally:
             with self._lock:
-                if self._silent.get(stream.party) is stream:
-                    del self._silent[stream.party]
+                if self._not_greeted.get(stream.party) is stream:
+                    del self._not_greeted[stream.party]
         if not common:
-            said = ", ".join(map(str, PROTOCOLS))
+            versions = ", ".join(map(str, PROTOCOLS))
             context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"the coordinator (dperm {dperm.__version__}) speaks protocol {said}: install the same dperm.",
+                f"the coordinator (dperm {dperm.__version__}) speaks protocol {versions}: install the same dperm.",
             )
         with self._lock:
             before = self._streams.get(stream.party)
             self._streams[stream.party] = stream
-        if before is not None:  # the newest link counts: the old one is often a link that was cut unnoticed
+        if before is not None:  # the newest link replaces the older one, which is often broken but not yet detected
             before.put(None)
             before.context.cancel()
-        self._audit.write("connected", {"party": stream.party, "serial": f"{stream.serial:x}"})
+        self._log.write("connected", {"party": stream.party, "serial": f"{stream.serial:x}"})
         self.metrics.add("connections", stream.party)
         threading.Thread(target=self._read, args=(stream, frames), daemon=True, name="read").start()
-        yield note(WELCOME, version=common[0], software=dperm.__version__)
+        yield control_frame(WELCOME, version=common[0], software=dperm.__version__)
         with self._lock:
-            missed = [(run, why) for run, (parties, why) in self._over.items() if stream.party in parties]
-            left = self._under_way(stream.party)
+            missed = [(run, why) for run, (parties, why) in self._ended_runs.items() if stream.party in parties]
+            left = self._active_runs(stream.party)
         for i, (run, why) in enumerate(missed, 1):
-            yield note(BYE, run=run, why=why, more=left + len(missed) - i)
+            yield control_frame(BYE, run=run, why=why, more=left + len(missed) - i)
         self._announce(stream.party, Connected(stream.party))
         while True:
             item = stream.out.get()
@@ -199,21 +214,21 @@ class GrpcHub:
             self.metrics.add("bytes_sent", stream.party, len(item[1]))
 
     def _admit(self, context: Any) -> _Stream:
-        """Take a party's name from its certificate and refuse whoever may not connect."""
+        """Read a party's name from its certificate; refuse parties that may not connect."""
         auth = context.auth_context()
         pem = (auth.get("x509_pem_cert") or [b""])[0]
         try:
             certificate = x509.load_pem_x509_certificate(pem)
-            party, serial = name_of(certificate), certificate.serial_number
+            party, serial = certificate_name(certificate), certificate.serial_number
         except ValueError:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "a certificate of this run's authority is needed.")
         why = None
         if serial in self._revoked_serials():
-            why = f"the certificate of {party} was revoked: ask the coordinator for a new one."
+            why = f"the certificate of {party} was revoked: request a new one from the coordinator."
         elif party not in self._roster:
             why = f"{party} is not on the coordinator's roster: ask the coordinator to add it."
         if why is not None:
-            self._audit.write("refused", {"party": party, "serial": f"{serial:x}", "why": why})
+            self._log.write("refused", {"party": party, "serial": f"{serial:x}", "why": why})
             self.metrics.add("refusals", party)
             context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
         return _Stream(party, serial, context)
@@ -221,9 +236,9 @@ class GrpcHub:
     def _revoked_serials(self) -> frozenset[int]:
         return frozenset() if self._revoked is None else self._revoked.serials()
 
-    def _complain(self, sentence: str) -> None:
-        self._audit.write("revocation list", {"why": sentence})
-        self._tell(sentence)
+    def _on_revocation_error(self, sentence: str) -> None:
+        self._log.write("revocation list", {"why": sentence})
+        self._notify(sentence)
 
     def _read(self, stream: _Stream, frames: Iterator[bytes]) -> None:
         assembly, why = Assembly(self._limit), "the link broke"
@@ -247,7 +262,7 @@ class GrpcHub:
                 if current:
                     del self._streams[stream.party]
             if current:
-                self._audit.write("lost", {"party": stream.party, "why": why})
+                self._log.write("lost", {"party": stream.party, "why": why})
                 self._announce(stream.party, Lost(stream.party, why))
 
     def _deliver(self, stream: _Stream, envelope: Envelope) -> None:
@@ -267,12 +282,12 @@ class GrpcHub:
             bad, now = self._revoked_serials(), time.monotonic()
             with self._lock:
                 cut = [stream for stream in self._streams.values() if stream.serial in bad]
-                mute = [stream for stream in self._silent.values() if stream.until < now]
+                mute = [stream for stream in self._not_greeted.values() if stream.until < now]
             for stream in cut:
-                self._audit.write("cut", {"party": stream.party, "why": "revoked"})
+                self._log.write("cut", {"party": stream.party, "why": "revoked"})
                 stream.context.cancel()
             for stream in mute:
-                self._audit.write("cut", {"party": stream.party, "why": "no greeting"})
+                self._log.write("cut", {"party": stream.party, "why": "no greeting"})
                 stream.context.cancel()
 
     # ------------------------------------------------------------------------------------------ runs
@@ -283,8 +298,8 @@ class GrpcHub:
             raise InvalidInput(f"{missing[0]} is a party of run {run!r} but not on the roster.")
         with self._lock:
             if run in self._transports:
-                raise InvalidInput(f"run {run!r} is under way already.")
-            self._over.pop(run, None)
+                raise InvalidInput(f"run {run!r} is already in progress.")
+            self._ended_runs.pop(run, None)
             transport = self._transports[run] = HubTransport(self, run, frozenset(parties))
         return transport
 
@@ -303,21 +318,21 @@ class GrpcHub:
         with self._lock:
             return frozenset(self._streams)
 
-    def end_run(self, run: str, farewell: str) -> None:
-        """Tell a run's parties that it is over, why, and how many of their runs are still under way."""
-        why = farewell[:1000]
-        with self._ending:  # goodbyes leave in the order in which they count what is left
+    def end_run(self, run: str, reason: str) -> None:
+        """Inform a run's parties that it has ended, why, and how many of their other runs are still active."""
+        why = reason[:1000]
+        with self._end_lock:  # keeps the messages in the order in which the remaining runs were counted
             with self._lock:
                 transport = self._transports.pop(run, None)
                 if transport is None:
                     return
-                self._over[run] = (transport.parties, why)
+                self._ended_runs[run] = (transport.parties, why)
                 streams = [stream for stream in self._streams.values() if stream.party in transport.parties]
-                left = {stream.party: self._under_way(stream.party) for stream in streams}
+                left = {stream.party: self._active_runs(stream.party) for stream in streams}
             for stream in streams:
-                stream.put(note(BYE, run=run, why=why, more=left[stream.party]))
+                stream.put(control_frame(BYE, run=run, why=why, more=left[stream.party]))
 
-    def _under_way(self, party: str) -> int:
+    def _active_runs(self, party: str) -> int:
         return sum(party in transport.parties for transport in self._transports.values())
 
     def close(self, grace: float = 1.0) -> None:
@@ -350,5 +365,5 @@ class HubTransport:
         except queue.Empty:
             return None
 
-    def close(self, farewell: str = "") -> None:
-        self._hub.end_run(self._run, farewell)
+    def close(self, reason: str = "") -> None:
+        self._hub.end_run(self._run, reason)

@@ -1,4 +1,4 @@
-"""A party's end of the gRPC transport: it dials out, so it opens no port, and comes back when a link breaks."""
+"""A party's end of the gRPC transport: it connects outwards, so it opens no port, and reconnects after a failure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,33 @@ import dperm
 from dperm.errors import DpermError, MissingDependency, PeerRefused, ProtocolError, RunError
 from dperm.vertical.identity.keys import Identity
 from dperm.vertical.transport.envelope import Envelope
-from dperm.vertical.transport.frames import BYE, CHUNK, HELLO, PROTOCOLS, Assembly, chunks, note, read_note
+from dperm.vertical.transport.frames import (
+    BYE,
+    CHUNK,
+    HELLO,
+    PROTOCOLS,
+    Assembly,
+    chunks,
+    control_frame,
+    read_control_frame,
+)
 from dperm.vertical.transport.grpc_hub import CHANNEL_OPTIONS, SERVICE
 from dperm.vertical.transport.wire import DEFAULT_LIMIT
 
 try:
-    import grpc
+    import grpc  # type: ignore[import-untyped]  # the library has no types
 except ImportError:  # pragma: no cover
     raise MissingDependency("runs between organisations need grpcio: pip install 'dperm[vertical]'.") from None
 
 __all__ = ["GrpcLink"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+#: how long a party with nothing left to answer still tries to reconnect
 _LAST_SECONDS = 10.0
 
 
 class GrpcLink:
-    """Connects a party to its coordinator and answers until told to stop.
+    """Connects a party to its coordinator and answers requests until the last run has ended.
 
     Parameters
     ----------
@@ -42,13 +52,13 @@ class GrpcLink:
     answer : callable
         Answers an envelope.
     ended : callable
-        Is told (run, why) when the coordinator says that a run is over; ``why`` is empty after a good end. The link is
-        closed when it returns True and the coordinator has no other run of this party under way.
+        Called with (run, why) when the coordinator reports the end of a run; ``why`` is empty after success. The link
+        is closed if it returns True and the coordinator has no other active run of this party.
     done : callable
-        Whether all is answered: if the link breaks then, the coordinator may still ask for the last answer again, so
-        it is dialled for some seconds more, and its silence is no error.
+        Whether everything is answered. If the link breaks then, the coordinator may still ask for the last answer
+        again, so the party tries to reconnect for some seconds; failing to do so is not an error.
     patience : float
-        Seconds without a coordinator after which the link gives up.
+        Seconds without a connection after which the link gives up.
     """
 
     def __init__(
@@ -69,44 +79,44 @@ class GrpcLink:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """Hang up soon."""
+        """Close the link soon."""
         self._stop.set()
 
     def run(self) -> None:
-        """Answer until a run's end closes the link.
+        """Answer requests until the end of a run closes the link.
 
         Raises
         ------
         PeerRefused
             The coordinator does not accept this party.
         RunError
-            The coordinator was out of reach for too long, or is not who it should be.
+            The coordinator was unreachable for too long, or the server did not prove to be the coordinator.
         """
-        last_contact, pause, said = time.monotonic(), _FIRST_PAUSE, ""
+        last_contact, pause, last_logged = time.monotonic(), _FIRST_PAUSE, ""
         while not self._stop.is_set():
             begun = time.monotonic()
             try:
                 if self._session():
                     return
-                why = f"the coordinator at {self._address} hung up; waiting for it"
+                why = f"the coordinator at {self._address} closed the link; waiting for it"
             except grpc.RpcError as error:
                 why = self._reason(error)
             except ProtocolError as error:
                 why = f"not connected: {error}"
             if self._welcomed:
                 last_contact, pause = time.monotonic(), (pause if time.monotonic() - begun < 1.0 else _FIRST_PAUSE)
-            if self._welcomed or why != said:  # it dials on and on, and says so once
+            if self._welcomed or why != last_logged:  # repeated attempts are logged once
                 self._log(why)
-            said = why
+            last_logged = why
             if self._done() and time.monotonic() - last_contact > _LAST_SECONDS:
                 return
             if time.monotonic() - last_contact > self._patience:
-                raise RunError(f"the coordinator at {self._address} was out of reach for {self._patience:g} seconds.")
+                raise RunError(f"the coordinator at {self._address} was unreachable for {self._patience:g} seconds.")
             self._stop.wait(pause * self._jitter.uniform(0.5, 1.5))
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     def _reason(self, error: Any) -> str:
-        """Say why a link broke, or raise where trying again cannot help."""
+        """Return why a link broke, or raise if trying again cannot help."""
         details = error.details() or error.code().name
         if error.code() in (
             grpc.StatusCode.PERMISSION_DENIED,
@@ -127,13 +137,13 @@ class GrpcLink:
         return f"{waiting}; not connected: {str(details)[:200]}"
 
     def _session(self) -> bool:
-        """One connection; True if the link should stay closed."""
+        """Serve one connection; return True if the link should stay closed."""
         self._welcomed = False
         identity = self._load()
         key, certificate, authority = identity.pem()
         credentials = grpc.ssl_channel_credentials(authority, key, certificate)
         out: queue.Queue[tuple[int, Envelope] | bytes | None] = queue.Queue(64)
-        out.put(note(HELLO, versions=list(PROTOCOLS), software=dperm.__version__, party=identity.name))
+        out.put(control_frame(HELLO, versions=list(PROTOCOLS), software=dperm.__version__, party=identity.name))
         workers = ThreadPoolExecutor(4, thread_name_prefix="answer")
         with grpc.secure_channel(self._address, credentials, options=CHANNEL_OPTIONS) as channel:
             call = channel.stream_stream(f"/{SERVICE}/Join")(_frames(out))
@@ -145,7 +155,7 @@ class GrpcLink:
                 out.put(None)
                 with contextlib.suppress(Exception):
                     call.cancel()
-                # an answer under way is finished and stored; the coordinator asks for it again
+                # an answer in progress is completed and stored; the coordinator will request it again
                 workers.shutdown(wait=True)
 
     def _watch(self, call: Any) -> None:
@@ -162,7 +172,7 @@ class GrpcLink:
                 self._log("connected")
                 continue
             if frame and frame[0] == BYE:
-                facts = read_note(frame)
+                facts = read_control_frame(frame)
                 leave = self._ended(str(facts.get("run", "")), str(facts.get("why", "")))
                 if leave and not facts.get("more"):
                     return True
@@ -172,9 +182,9 @@ class GrpcLink:
                     workers.submit(self._answer, envelope, out, numbers)
         return False
 
-    def _answer(self, asked: Envelope, out: Any, numbers: Iterator[int]) -> None:
+    def _answer(self, request: Envelope, out: Any, numbers: Iterator[int]) -> None:
         try:
-            reply = self._reply(asked)
+            reply = self._reply(request)
         except DpermError as error:
             self._log(f"a message was dropped: {error}")
             return

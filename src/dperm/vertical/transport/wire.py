@@ -1,4 +1,4 @@
-"""Bytes of a message: one canonical encoding, so that equal messages have equal bytes; reading it executes nothing.
+"""The binary encoding of messages: canonical, so that equal messages have equal bytes; decoding executes no code.
 
 Layout, all numbers little-endian::
 
@@ -6,8 +6,8 @@ Layout, all numbers little-endian::
     n_arrays:u16   (name:str  type:u8 summed:u8 n_axes:u8 axes:u64... raw bytes) in order of name
     n_facts:u16    (name:str  tag:u8 value) in order of name
 
-where ``str`` is a u16 length and UTF-8 bytes. Numbers have a fixed width, so the length of a message is a function of
-its kind, names, types and shapes and of the lengths of texts, all of which are public; never of a value.
+where ``str`` is a u16 length and UTF-8 bytes. Numbers have a fixed width, so the length of a message depends only on
+its kind, names, types and shapes and on the lengths of its texts. All of these are public; no value changes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 VERSION = 1
-#: most bytes of one message unless told otherwise: eight columns of 16 million people
+#: default limit on the bytes of one message: eight columns of 16 million people
 DEFAULT_LIMIT = 1 << 30
 
 _MAGIC = b"dpvm"
@@ -59,11 +59,11 @@ _GMAC = AESGCM(b"dperm checksums, not a secret..!")
 
 
 def checksum(data: bytes | memoryview) -> bytes:
-    """Return 16 bytes by which damage to megabytes is noticed, ten times as fast as a digest.
+    """Return a 16-byte checksum against accidental damage, ten times as fast to compute as a digest.
 
-    It is AES-GMAC with a public key: any accident changes it, but whoever wants to can make other data with the same
-    checksum. Nothing rests on that: links are authenticated by TLS, folders belong to their owner, and a party answers
-    a step that it has answered before from its disk, whatever is asked.
+    It is AES-GMAC with a public key: accidental damage changes it, but it is easy to make other data with the same
+    checksum on purpose. No guarantee depends on it: links are authenticated by TLS, folders belong to their owner, and
+    a party repeats an answered step from its disk, whatever the request contains.
     """
     return _GMAC.encrypt(bytes(12), b"", data)
 
@@ -111,11 +111,13 @@ def _type_code(name: str, array: NDArray[Any]) -> int:
     try:
         return _TYPES.index(array.dtype.newbyteorder("<"))
     except ValueError:
-        raise InvalidInput(f"array {name!r} has type {array.dtype}; float64, int64, uint64 and uint8 travel.") from None
+        raise InvalidInput(
+            f"array {name!r} has type {array.dtype}; messages carry float64, int64, uint64 and uint8."
+        ) from None
 
 
 def text(value: str) -> bytes:
-    """Return a text with its length before it."""
+    """Return the bytes of a text, preceded by their length."""
     raw = value.encode("utf-8")
     if len(raw) > 0xFFFF:
         raise InvalidInput("a text of a message is longer than 65,535 bytes.")
@@ -135,11 +137,11 @@ def _fact(name: str, value: Fact) -> bytes:
         return struct.pack("<Bd", _FLOAT, float(value))
     if isinstance(value, str):
         return bytes([_STR]) + text(value)
-    raise InvalidInput(f"fact {name!r} is a {type(value).__name__}; texts, numbers, booleans and None travel.")
+    raise InvalidInput(f"fact {name!r} is a {type(value).__name__}; facts are texts, numbers, booleans or None.")
 
 
 class Reader:
-    """Reads bytes from the front and refuses to read past the end."""
+    """Reads bytes in order and refuses to read past the end."""
 
     def __init__(self, data: bytes | memoryview, what: str = "a message") -> None:
         self._data = memoryview(data).cast("B")
@@ -166,42 +168,42 @@ class Reader:
             raise self.damaged("a text is not UTF-8") from None
 
     def rest(self) -> memoryview:
-        """Return all that is left."""
+        """Return all remaining bytes."""
         return self.take(len(self._data) - self._at)
 
     def end(self) -> None:
-        """Refuse bytes that are left over."""
+        """Refuse remaining bytes."""
         if self._at != len(self._data):
             raise self.damaged("bytes are left over")
 
     def damaged(self, why: str) -> ProtocolError:
-        """Return the error for bytes that are not what they should be."""
+        """Return the error for unreadable bytes."""
         return ProtocolError(f"{self._what} cannot be read: {why}.")
 
 
 def decode(data: bytes | memoryview, limit: int = DEFAULT_LIMIT) -> Message:
-    """Read canonical bytes back; anything else is refused.
+    """Decode canonical bytes; anything else is refused.
 
     Raises
     ------
     ProtocolError
-        The bytes are too many, cut off, of another version or not canonical.
+        The bytes are too many, truncated, of another version or not canonical.
     """
     if len(data) > limit:
         raise ProtocolError(f"a message of {len(data)} bytes was refused: at most {limit} are accepted.")
     read = Reader(data)
     if bytes(read.take(4)) != _MAGIC:
-        raise read.damaged("it is not one of dperm's")
+        raise read.damaged("it is not a dperm message")
     (version,) = read.unpack("B")
     if version != VERSION:
-        raise read.damaged(f"it is of version {version}, and this dperm reads version {VERSION}")
+        raise read.damaged(f"it has version {version}, and this dperm reads version {VERSION}")
     kind = read.text()
     arrays: dict[str, NDArray[Any]] = {}
     summed: set[str] = set()
     for name in _names(read):
         code, is_summed, n_axes = read.unpack("BBB")
         if code >= len(_TYPES) or is_summed > (code == 1) or n_axes > _MOST_AXES:
-            raise read.damaged("an array is of no known type")
+            raise read.damaged("an array has an unknown type")
         shape = read.unpack(f"{n_axes}Q")
         size = math.prod(shape)
         if max(shape, default=0) > limit or size * _TYPES[code].itemsize > limit:
@@ -240,4 +242,4 @@ def _read_fact(read: Reader) -> Fact:
         return float(read.unpack("d")[0])
     if tag == _STR:
         return read.text()
-    raise read.damaged("a fact is of no known type")
+    raise read.damaged("a fact has an unknown type")

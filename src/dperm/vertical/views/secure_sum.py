@@ -1,10 +1,10 @@
 """Secure sum: the coordinator learns the total of the parties' whole numbers, not the summands.
 
-Every pair of parties agrees on a secret by X25519. For each step and attempt HKDF-SHA256 turns it, with a nonce of each
-of the two, into an AES-256 key, and AES in counter mode into one 64-bit word per number; the party whose name comes
-first adds it, the other subtracts it, modulo 2^64. All masks cancel in the total, which is exact. A party draws its
-nonce anew whenever it takes up the run from its disk, so no mask covers two values, whatever was restored from a copy.
-See ``secure_sum.proof.md``.
+Every pair of parties agrees on a secret by X25519. For each step and attempt, HKDF-SHA256 derives an AES-256 key from
+the secret and a nonce of each of the two, and AES in counter mode derives one 64-bit word per number. The party whose
+name comes first adds the word, the other subtracts it, modulo 2^64. All masks cancel in the total, which is exact. A
+party draws a new nonce whenever it loads the run from its disk, so no mask covers two values, even after a restore from
+a backup. See ``secure_sum.proof.md``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dperm.solvers.vertical.programs import Message
 from dperm.types import IntArray
 from dperm.vertical.identity.keys import Identity, Trust
 
-__all__ = ["MaskKey", "Masker", "SignedMaskKey", "key_arrays", "keys_of", "total"]
+__all__ = ["MaskKey", "Masker", "SignedMaskKey", "mask_key_arrays", "read_mask_keys", "sum_replies"]
 
 _ZEROS = memoryview(bytes(1 << 20))
 
@@ -49,7 +49,7 @@ def _statement(run: str, party: str, public: bytes) -> bytes:
     return b"dperm mask key|" + run.encode() + b"|" + party.encode() + b"|" + public
 
 
-def key_arrays(key: SignedMaskKey, prefix: str = "") -> dict[str, np.ndarray]:
+def mask_key_arrays(key: SignedMaskKey, prefix: str = "") -> dict[str, np.ndarray]:
     """Return a signed mask key as arrays of a message."""
     return {
         f"{prefix}mask key": np.frombuffer(key.public, np.uint8),
@@ -58,7 +58,7 @@ def key_arrays(key: SignedMaskKey, prefix: str = "") -> dict[str, np.ndarray]:
     }
 
 
-def keys_of(arrays: Mapping[str, np.ndarray], parties: Iterable[str]) -> list[SignedMaskKey]:
+def read_mask_keys(arrays: Mapping[str, np.ndarray], parties: Iterable[str]) -> list[SignedMaskKey]:
     """Read the mask keys of all parties of a run."""
     return [_key_of(arrays, party, f"{party} ") for party in parties]
 
@@ -79,7 +79,7 @@ class MaskKey:
 
     @property
     def private(self) -> bytes:
-        """For the party's own disk only."""
+        """The private key, for the party's own disk only."""
         return self._key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
 
     def signed(self, run: str, identity: Identity) -> SignedMaskKey:
@@ -102,11 +102,11 @@ class Masker:
     Parameters
     ----------
     run, party : str
-        Whose replies.
+        The run, and the party whose replies are masked.
     key : MaskKey
-        The party's own.
+        The party's own mask key.
     others : mapping of str to bytes
-        Public mask keys of all other parties, checked.
+        Public mask keys of all other parties, already checked.
     """
 
     def __init__(self, run: str, party: str, key: MaskKey, others: Mapping[str, bytes]) -> None:
@@ -139,8 +139,8 @@ class Masker:
         info = b"dperm mask|" + "|".join(pair).encode() + b"|" + struct.pack("<II", step, attempt)
         info += b"".join(nonces[name] for name in pair)
         key = HKDF(hashes.SHA256(), 32, salt=self._run, info=info).derive(secret)
-        # a fresh key for every pair, step, attempt and life, so that a counter from zero never repeats a block
-        out = np.empty(n + 2, np.uint64)  # the library wants a block to spare
+        # the key differs for every pair, step, attempt and nonce, so a counter that starts at zero repeats no block
+        out = np.empty(n + 2, np.uint64)  # the library requires room for one more block
         cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         view = out.view(np.uint8).data
         for start in range(0, 8 * n, len(_ZEROS)):
@@ -148,10 +148,10 @@ class Masker:
         return out[:n]
 
 
-def total(replies: Iterable[Message]) -> dict[str, IntArray]:
+def sum_replies(replies: Iterable[Message]) -> dict[str, IntArray]:
     """Add up the summed arrays of all parties, modulo 2^64."""
     sums: dict[str, IntArray] = {}
-    made: set[str] = set()
+    own_copy: set[str] = set()
     names: frozenset[str] | None = None
     for reply in replies:
         if names not in (None, reply.summed):
@@ -163,9 +163,9 @@ def total(replies: Iterable[Message]) -> dict[str, IntArray]:
                 sums[name] = array
             elif sums[name].shape != array.shape:
                 raise ProtocolError(f"the parties' arrays {name!r} differ in shape, so they have no sum.")
-            elif name not in made:  # whole numbers wrap around, without a copy of the first summand
+            elif name not in own_copy:  # integers wrap around; this first sum is a new array, later ones reuse it
                 sums[name] = sums[name] + array
-                made.add(name)
+                own_copy.add(name)
             else:
                 np.add(sums[name], array, out=sums[name])
     return sums

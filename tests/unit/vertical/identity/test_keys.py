@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from dperm.cli.vertical.keys import keys
 from dperm.errors import InvalidInput, ProtocolError
 from dperm.solvers.vertical.programs import Message
-from dperm.vertical.identity.alignment import AlignParty, People
 from dperm.vertical.identity.keys import (
     Identity,
     create_authority,
@@ -22,6 +21,7 @@ from dperm.vertical.identity.keys import (
     sign_request,
 )
 from dperm.vertical.identity.revocation import RevocationList, revoked_serials
+from dperm.vertical.methods.alignment import AlignParty, IdentifierColumn
 from dperm.vertical.views.secure_sum import MaskKey
 
 
@@ -39,7 +39,7 @@ def _member(authority, name, renew=False, **options):
     return folder
 
 
-def test_a_key_is_made_where_it_stays(authority):
+def test_a_private_key_stays_in_the_folder_where_it_was_created(authority):
     folder = _member(authority, "org-a")
     assert stat.S_IMODE((folder / "org-a.key").stat().st_mode) == 0o600
     identity = Identity.load(folder, "org-a")
@@ -48,7 +48,7 @@ def test_a_key_is_made_where_it_stays(authority):
     identity.trust.check_signature(identity.certificate_der, "org-a", identity.sign(b"x"), b"x")
 
 
-def test_renewal_keeps_the_old_key_until_the_new_certificate_is_there(authority):
+def test_renewal_keeps_the_old_key_until_the_new_certificate_is_installed(authority):
     folder = _member(authority, "org-a")
     before = Identity.load(folder, "org-a")
     create_request(folder, "org-a", renew=True)
@@ -73,7 +73,7 @@ def test_revocation_is_signed_and_adds_up(authority):
         revoked_serials(path, read_certificate(authority.parent / "other" / "ca.crt"))
 
 
-def test_a_list_that_is_missing_or_damaged_never_lets_anybody_back_in(authority, tmp_path):
+def test_a_missing_or_damaged_revocation_list_readmits_nobody(authority, tmp_path):
     folder, path = _member(authority, "org-a"), authority / "revoked.pem"
     ca, mine = read_certificate(authority / "ca.crt"), read_certificate(folder / "org-a.crt")
     with pytest.raises(InvalidInput, match="no revocation list"):
@@ -100,7 +100,7 @@ def test_a_list_that_is_missing_or_damaged_never_lets_anybody_back_in(authority,
         revoke(authority, mine)  # a new list would forget the others
 
 
-def test_signatures_by_a_revoked_key_are_refused_where_there_is_a_list(authority):
+def test_signatures_by_a_revoked_key_are_refused_if_there_is_a_list(authority):
     a, b = _member(authority, "org-a"), _member(authority, "org-b")
     signer = Identity.load(b, "org-b")
     key = MaskKey().signed("run", signer)
@@ -109,9 +109,9 @@ def test_signatures_by_a_revoked_key_are_refused_where_there_is_a_list(authority
     revoke(authority, signer.certificate)
     with pytest.raises(ProtocolError, match="org-b was revoked"):
         key.check("run", knows.trust)
-    party, people = AlignParty("r", ("org-b", "org-a"), knows, People([b"one"], "")), [b"one", b"two"]
+    party, people = AlignParty("r", ("org-b", "org-a"), knows, IdentifierColumn([b"one"], "")), [b"one", b"two"]
     party.answer(Message("multiply", {}, {"owner": "org-a"}))
-    first = AlignParty("r", ("org-b", "org-a"), signer, People(people, "")).answer(
+    first = AlignParty("r", ("org-b", "org-a"), signer, IdentifierColumn(people, "")).answer(
         Message("multiply", {}, {"owner": "org-b"})
     )
     with pytest.raises(ProtocolError, match="org-b was revoked"):
@@ -120,11 +120,11 @@ def test_signatures_by_a_revoked_key_are_refused_where_there_is_a_list(authority
         Identity.load(b, "org-b", revoked=authority / "revoked.pem")
 
 
-def test_a_second_certificate_for_a_name_is_signed_only_on_purpose(authority, tmp_path):
+def test_a_second_certificate_for_a_name_needs_renew(authority, tmp_path):
     folder = _member(authority, "org-a")
     before = read_certificate(folder / "org-a.crt")
     create_request(tmp_path / "mallory", "org-a")
-    with pytest.raises(InvalidInput, match=rf"{fingerprint(before)} already.*--renew"):
+    with pytest.raises(InvalidInput, match=rf"already has .*{fingerprint(before)}.*--renew"):
         sign_request(authority, tmp_path / "mallory" / "org-a.csr")
     assert read_certificate(authority / "issued" / "org-a.crt") == before
     asked = [str(authority), str(tmp_path / "mallory" / "org-a.csr")]
@@ -135,9 +135,9 @@ def test_a_second_certificate_for_a_name_is_signed_only_on_purpose(authority, tm
     assert read_certificate(authority / "issued" / f"org-a.{before.serial_number:x}.crt") == before
 
 
-def test_what_cannot_be_used_is_said(authority, tmp_path):
+def test_unusable_keys_and_certificates_are_refused_with_a_reason(authority, tmp_path):
     folder = _member(authority, "org-a")
-    with pytest.raises(InvalidInput, match="two would lock"):
+    with pytest.raises(InvalidInput, match="already has an authority"):
         create_authority(authority)
     with pytest.raises(InvalidInput, match="--renew"):
         create_request(folder, "org-a")

@@ -1,9 +1,8 @@
-"""Configurations, what a party agrees to, training and prediction in one process, and the progress page."""
+"""Configurations, what a party agrees to, and training and prediction in one process."""
 
 from __future__ import annotations
 
 import json
-import urllib.request
 
 import numpy as np
 import pytest
@@ -11,14 +10,13 @@ import pytest
 from dperm.errors import BudgetRefused, InvalidInput, PeerRefused
 from dperm.privacy.ledger import Ledger
 from dperm.solvers.vertical import TASKS
+from dperm.vertical.methods.prediction import read_model
+from dperm.vertical.methods.registry import coordinator_handler, spec_from_config
 from dperm.vertical.participant.config import read_config
-from dperm.vertical.participant.policy import PartyPolicy, coordinator_handler, read_model, spec_of
-from dperm.vertical.session.activity_log import AuditLog, SessionMetrics
+from dperm.vertical.participant.policy import PartyPolicy
 from dperm.vertical.session.coordinator import CoordinatorSession
 from dperm.vertical.session.party import PartySession
-from dperm.vertical.session.progress import Page, TerminalView, as_data
-from dperm.vertical.session.simulate import passing_identities, simulate_with
-from dperm.vertical.session.status import PartyStatus, RunStatus
+from dperm.vertical.session.simulate import simulate_in_folders, temporary_identities
 from dperm.vertical.transport.base import InProcess
 
 PARTY = """
@@ -88,14 +86,14 @@ def _run(root, run=None, model=None, ids=None, wrap=None):
     config = read_config(root / "lab" / "config.toml")
     if run is not None:
         object.__setattr__(config, "run", run(config.run))
-    spec, names = spec_of(config), ("org-a", "org-b")
-    ids = ids or passing_identities([*names, "lab"])
+    spec, names = spec_from_config(config), ("org-a", "org-b")
+    ids = ids or temporary_identities([*names, "lab"])
     configs = {name: read_config(root / name / "config.toml") for name in names}
     handlers = {name: PartyPolicy(configs[name], ids[name]) for name in names}
     roots = {name: configs[name].state / "runs" for name in names}
     handler = coordinator_handler(config, ids["lab"], model)
     if wrap is None:
-        return simulate_with(spec, handler, handlers, ids, config.state / "runs", roots)
+        return simulate_in_folders(spec, handler, handlers, ids, config.state / "runs", roots)
     sessions = {name: PartySession(ids[name], roots[name], handlers[name]) for name in names}
     try:
         transport = InProcess({name: wrap(name, session.handle) for name, session in sessions.items()})
@@ -108,7 +106,7 @@ def _run(root, run=None, model=None, ids=None, wrap=None):
 def test_no_length_on_the_wire_depends_on_data(folders, tmp_path):
     """Model view: every request and reply of a real method has the same length on two unrelated data sets."""
     root, _ = folders
-    ids = passing_identities(["org-a", "org-b", "lab"])
+    ids = temporary_identities(["org-a", "org-b", "lab"])
 
     def lengths(where):
         seen = {}
@@ -165,7 +163,7 @@ def test_every_task_can_be_built_from_a_configuration(folders):
     root, _ = folders
     from dataclasses import replace
 
-    from dperm.vertical.methods.training import task_of
+    from dperm.vertical.methods.training import build_task
 
     facts = {"n": 600, "n_features": 1, "d": 1, "value_bound": 1.0, "row_bound": 1.0}
     config = read_config(root / "lab" / "config.toml")
@@ -173,13 +171,13 @@ def test_every_task_can_be_built_from_a_configuration(folders):
         options = {"epsilon": 1.0, "view": cls.views[0], "delta": 1e-6, "loss": "squared", "penalty": "none"}
         options["loss_options"] = {"residual_clip": 2.0}
         run = replace(config.run, method=name, options=options)
-        spec = spec_of(replace(config, run=run)).with_facts({"org-a": facts, "org-b": facts})
-        assert task_of(spec).name == name
-    spec = spec_of(config).with_facts({"org-a": facts, "org-b": facts})
+        spec = spec_from_config(replace(config, run=run)).with_facts({"org-a": facts, "org-b": facts})
+        assert build_task(spec).name == name
+    spec = spec_from_config(config).with_facts({"org-a": facts, "org-b": facts})
     with pytest.raises(InvalidInput, match="no option 'speed'"):
-        task_of(replace(spec, options={**spec.options, "speed": 3}))
+        build_task(replace(spec, options={**spec.options, "speed": 3}))
     with pytest.raises(InvalidInput, match="no method 'magic'"):
-        task_of(replace(spec, method="magic"))
+        build_task(replace(spec, method="magic"))
 
 
 def test_a_party_agrees_to_no_more_than_its_configuration_says(folders):
@@ -187,8 +185,8 @@ def test_a_party_agrees_to_no_more_than_its_configuration_says(folders):
     from dataclasses import replace
 
     config = read_config(root / "org-a" / "config.toml")
-    policy = PartyPolicy(config, passing_identities(["org-a"])["org-a"])
-    spec = spec_of(read_config(root / "lab" / "config.toml"))
+    policy = PartyPolicy(config, temporary_identities(["org-a"])["org-a"])
+    spec = spec_from_config(read_config(root / "lab" / "config.toml"))
     assert policy.join(spec)["n"] == 600
     with pytest.raises(PeerRefused, match="does not allow method"):
         policy.join(replace(spec, method="connection-test"))
@@ -227,48 +225,3 @@ def test_a_wrong_configuration_is_explained(tmp_path, change, sentence):
         read_config(path)
     with pytest.raises(InvalidInput, match="cannot be read"):
         read_config(tmp_path / "none.toml")
-
-
-def test_the_progress_page_shows_who_is_late_and_nothing_private():
-    status = RunStatus("fit-1", "admm-sharing", step=6, n_rounds=10, epsilon=1.0, delta=1e-6, state="running")
-    status.parties = {"org-a": PartyStatus(True, 2000, 3_000_000), "org-b": PartyStatus(True, waiting_since=1.0)}
-    metrics = SessionMetrics()
-    metrics.add("bytes_sent", "org-a", 5)
-    page = Page(lambda: [status], metrics.text)
-    try:
-        text = urllib.request.urlopen(page.url).read().decode()
-        data = json.loads(urllib.request.urlopen(page.url + "status.json").read())[0]
-        counters = urllib.request.urlopen(page.url + "metrics").read().decode()
-        assert urllib.request.urlopen(page.url + "health").read() == b"ok\n"
-        with pytest.raises(urllib.error.HTTPError) as missing:
-            urllib.request.urlopen(page.url + "other")
-        missing.value.close()
-    finally:
-        page.close()
-    assert "round 3 of 10" in text
-    assert "3.0 MB" in text
-    assert "late" in text
-    assert data["round"] == 3
-    assert data["parties"]["org-b"]["state"].startswith("late")
-    assert set(data) == set(as_data(status))
-    assert counters == 'dperm_vertical_bytes_sent_total{party="org-a"} 5\n'
-
-
-def test_the_terminal_view():
-    from rich.console import Console
-
-    status = RunStatus("fit-1", "align", n_rounds=2, step=3, parties={"org-a": PartyStatus()})
-    console = Console(record=True, width=100, file=open("/dev/null", "w"))  # noqa: SIM115
-    with console.file, TerminalView(lambda: [status], console):
-        pass
-    assert "not connected" in console.export_text()
-
-
-def test_the_audit_log_appends(tmp_path):
-    for _ in range(2):
-        log = AuditLog(tmp_path / "logs" / "audit.jsonl")
-        log.write("connected", {"party": "org-a"})
-        log.close()
-    lines = (tmp_path / "logs" / "audit.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["connected"] * 2
-    AuditLog().write("nothing", {})

@@ -1,4 +1,4 @@
-"""Rows of the same people: training reads the order that alignment wrote, and refuses whatever is not that."""
+"""Rows of the same people: training reads the order that alignment wrote, and refuses any other."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dperm.errors import DpermWarning, InvalidInput, PeerRefused
-from dperm.vertical.participant.policy import spec_of
-from dperm.vertical.participant.tables import OrderUnusable
+from dperm.vertical.methods.registry import spec_from_config
+from dperm.vertical.participant.tables import UnusableOrder
 
 
 def _edit(path, old, new):
@@ -28,7 +28,7 @@ def test_training_reads_what_alignment_wrote(people):
 
 
 def test_identifiers_without_an_alignment_are_never_trained_on(people):
-    with pytest.raises(OrderUnusable, match=r"order-data\.json: run `dperm vertical align`"):
+    with pytest.raises(UnusableOrder, match=r"order-data\.json: run `dperm vertical align`"):
         people.run()
     # the label holder alone was aligned before
     _edit(people.root / "lab" / "config.toml", 'id = "person"\n', "")
@@ -36,19 +36,19 @@ def test_identifiers_without_an_alignment_are_never_trained_on(people):
         people.run()
     policy = people.policy("org-a")
     policy.open()  # it may be here to align
-    with pytest.raises(OrderUnusable, match="align"):
-        policy.join(spec_of(people.config("lab")))
+    with pytest.raises(UnusableOrder, match="align"):
+        policy.join(spec_from_config(people.config("lab")))
     _edit(people.root / "org-a" / "config.toml", '"align", ', "")
-    with pytest.raises(OrderUnusable, match="align"):
+    with pytest.raises(UnusableOrder, match="align"):
         people.policy("org-a").open()
 
 
-def test_a_table_that_changed_since_is_refused_until_it_is_aligned_again(people):
+def test_a_changed_table_is_refused_until_it_is_aligned_again(people):
     people.align()
     people.write("org-b", range(11, 70))
     with pytest.raises(PeerRefused, match="org-b refused step 0"):
         people.run()
-    with pytest.warns(DpermWarning, match="no run is trained.*another table"):
+    with pytest.warns(DpermWarning, match="training is refused.*another table"):
         people.policy("org-b").open()
     people.align("al-2")
     (a, b), lab = people.tables()
@@ -80,7 +80,7 @@ def test_an_order_without_identifiers_is_refused(people):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('method = "admm-sharing"', 'method = "admm"', "no method 'admm': known are admm-sharing"),
+        ('method = "admm-sharing"', 'method = "admm"', "no method 'admm': choose one of admm-sharing"),
         ("n_rounds = 2", "n_round = 30", "no option 'n_round'"),
         ("n_rounds = 2", 'n_rounds = "2"', "n_rounds must be a whole number"),
         ("epsilon = 0.5\ndelta", "epsilon = -1\ndelta", "epsilon"),

@@ -10,13 +10,13 @@ import pytest
 from dperm.errors import PeerRefused, ProtocolError
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.transport.envelope import REPLY, Envelope
-from dperm.vertical.views.secure_sum import MaskKey, SignedMaskKey, key_arrays
+from dperm.vertical.views.secure_sum import MaskKey, SignedMaskKey, mask_key_arrays
 
 RESIDUAL = Message("residual", {"residual": np.ones(40)}, {"round": 0})
 
 
 def _joined(org, cheat, spec):
-    """Join, and return the description with everybody's facts and the mask key that the party sent."""
+    """Join, and return the description with all facts and the mask key that the party sent."""
     said = cheat.ask(Message("join", {"spec": spec.to_array()}))
     key = SignedMaskKey("org-a", *(said.arrays[what].tobytes() for what in ("mask key", "signature", "certificate")))
     return spec.with_facts(dict.fromkeys(spec.parties, said.facts)), key
@@ -25,11 +25,11 @@ def _joined(org, cheat, spec):
 def _check(spec, *keys):
     arrays = {"spec": spec.to_array()}
     for key in keys:
-        arrays |= key_arrays(key, f"{key.party} ")
+        arrays |= mask_key_arrays(key, f"{key.party} ")
     return Message("check", arrays)
 
 
-def test_a_coordinator_cannot_sit_in_the_middle_of_the_masks(organisations):
+def test_a_coordinator_cannot_replace_mask_keys(organisations):
     org = organisations()
     cheat = org.cheat()
     spec, own = _joined(org, cheat, org.spec())
@@ -48,7 +48,7 @@ def test_a_coordinator_cannot_sit_in_the_middle_of_the_masks(organisations):
 
 def test_a_party_that_insists_on_a_secure_sum_gets_one(organisations):
     org = organisations(secure_sum=False, allow="secure_sum = true")
-    with pytest.raises(PeerRefused, match=r"org-a refused step 0.*only with a secure sum"):
+    with pytest.raises(PeerRefused, match=r"org-a refused step 0.*only in runs with a secure sum"):
         org.cheat().begin(org.spec())
     policy = org.policy("org-a")
     assert policy.join(replace(org.spec(), secure_sum=True))["n"] == 40
@@ -77,7 +77,7 @@ def test_the_run_that_is_checked_is_the_run_that_was_joined(organisations, chang
 
 
 def test_an_older_attempt_is_not_answered_after_a_newer_one(organisations):
-    """A coordinator that was restarted asks with a higher attempt; what was on its way from before is stale."""
+    """A restarted coordinator asks with a higher attempt; earlier requests still in transit are stale."""
     org = organisations(secure_sum=False)
     cheat = org.cheat()
     cheat.begin(org.spec())
@@ -92,8 +92,8 @@ def test_an_older_attempt_is_not_answered_after_a_newer_one(organisations):
         assert np.array_equal(again.arrays["weights"], first.arrays["weights"])
 
 
-def test_a_reply_in_another_state_stops_the_run(stage):
-    s = stage()
+def test_a_reply_in_another_state_stops_the_run(simulation):
+    s = simulation()
 
     def wrap(name, handler):
         def handle(data):
@@ -104,5 +104,5 @@ def test_a_reply_in_another_state_stops_the_run(stage):
 
         return handle
 
-    with pytest.raises(ProtocolError, match="org-b answered in another state than the run's"):
+    with pytest.raises(ProtocolError, match="org-b answered from a state that does not match"):
         s.coordinate(s.transport(wrap))

@@ -1,7 +1,8 @@
 """The same protocol on every transport: in process, gRPC with mutual TLS, NVIDIA FLARE.
 
-One charged run with noise, whose coordinator repeats, replays, reorders and changes requests, breaks off in the middle
-with everybody else, and is started again: one answer for each request, one charge, the result of an undisturbed run.
+One charged run with noise, whose coordinator repeats, replays, reorders and changes requests, is stopped in the
+middle together with all parties and started again: one answer for each request, one charge, the result of a run without
+faults.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from dperm.errors import DpermError
 from dperm.privacy.ledger import Ledger
 from dperm.testing.faulty_transport import FaultyTransport
 from dperm.vertical.identity.keys import Identity, create_authority, create_request, install, sign_request
+from dperm.vertical.methods.registry import coordinator_handler, spec_from_config
 from dperm.vertical.participant.config import read_config
-from dperm.vertical.participant.policy import PartyPolicy, coordinator_handler, spec_of
+from dperm.vertical.participant.policy import PartyPolicy
 from dperm.vertical.session.coordinator import CoordinatorSession
 from dperm.vertical.session.party import PartySession
 from dperm.vertical.transport.base import InProcess
@@ -91,7 +93,7 @@ def keys(tmp_path_factory):
 
 
 class World:
-    """Everybody's folders."""
+    """The folders of all participants."""
 
     def __init__(self, root, keys):
         self.root, self.keys = root, keys
@@ -119,28 +121,28 @@ class World:
     def coordinate(self, transport):
         config = self.config(LAB)
         handler = coordinator_handler(config, Identity.load(self.keys / LAB, LAB))
-        return CoordinatorSession(spec_of(config), config.state / "runs", handler, patience=60).run(transport)
+        return CoordinatorSession(spec_from_config(config), config.state / "runs", handler, patience=60).run(transport)
 
     def weights(self):
         return json.loads((self.root / LAB / "model.json").read_text())["weights"]
 
 
-def _seen(mischief):
-    answers = {f"{party} {step}": said for (party, step), said in mischief.answers.items()}
-    return {"refused": mischief.refused, "answers": answers}
+def _seen(faulty):
+    answers = {f"{party} {step}": said for (party, step), said in faulty.answers.items()}
+    return {"refused": faulty.refused, "answers": answers}
 
 
 def _in_process(world, die_at):
     sessions = {name: world.session(name) for name in PARTIES}
-    mischief = FaultyTransport(InProcess({name: one.handle for name, one in sessions.items()}), "site-1", die_at)
+    faulty = FaultyTransport(InProcess({name: one.handle for name, one in sessions.items()}), "site-1", die_at)
     try:
-        world.coordinate(mischief)
+        world.coordinate(faulty)
     except DpermError:
         assert die_at is not None
     finally:
         for one in sessions.values():
             one.close()
-    return _seen(mischief)
+    return _seen(faulty)
 
 
 def _grpc(world, die_at):
@@ -154,9 +156,9 @@ def _grpc(world, die_at):
     threads = [threading.Thread(target=link.run) for link in links]
     for thread in threads:
         thread.start()
-    mischief = FaultyTransport(hub.transport("fit-1", PARTIES), "site-1", die_at)
+    faulty = FaultyTransport(hub.transport("fit-1", PARTIES), "site-1", die_at)
     try:
-        world.coordinate(mischief)
+        world.coordinate(faulty)
     except DpermError:
         assert die_at is not None
     finally:
@@ -167,24 +169,24 @@ def _grpc(world, die_at):
         hub.close()
         for one in sessions.values():
             one.close()
-    return _seen(mischief)
+    return _seen(faulty)
 
 
 _FLARE = """
 import json, os, sys
 from pathlib import Path
 from dperm.testing.faulty_transport import FaultyTransport
-from dperm.vertical import nvflare_backend
+from dperm.vertical.participant import nvflare_site
 
 class Watched(FaultyTransport):
-    def close(self, farewell=""):
-        super().close(farewell)
+    def close(self, reason=""):
+        super().close(reason)
         answers = {f"{party} {step}": said for (party, step), said in self.answers.items()}
         Path(os.environ["SEEN"]).write_text(json.dumps({"refused": self.refused, "answers": answers}))
 
-carrier = nvflare_backend.NvflareTransport
+carrier = nvflare_site.NvflareTransport
 die_at = json.loads(os.environ["DIE_AT"])
-nvflare_backend.NvflareTransport = lambda *given: Watched(carrier(*given), "site-1", die_at)
+nvflare_site.NvflareTransport = lambda *given: Watched(carrier(*given), "site-1", die_at)
 
 if __name__ == "__main__":
     from nvflare.private.fed.app.simulator.simulator_runner import SimulatorRunner
@@ -196,7 +198,7 @@ if __name__ == "__main__":
 
 def _nvflare(world, die_at):
     pytest.importorskip("nvflare", reason="the extra nvflare is not installed")
-    from dperm.vertical.transport.nvflare_backend import ALLOWED_CLASSES, write_job
+    from dperm.vertical.participant.nvflare_site import ALLOWED_CLASSES, write_job
 
     # what every site's operator writes: dperm's two classes and no more
     workspace = world.root / f"workspace-{die_at}"
@@ -239,7 +241,7 @@ def undisturbed(tmp_path_factory, keys):
 
 @pytest.fixture(scope="module", params=list(CARRIERS))
 def disturbed(request, tmp_path_factory, keys):
-    """Both lives of a run that broke off in the middle: what was answered and refused, and the folders."""
+    """A run that was stopped in the middle and resumed: the answers and refusals before and after, and the folders."""
     world = World(tmp_path_factory.mktemp("disturbed") / "world", keys)
     carry = CARRIERS[request.param]
     first = carry(world, DIE_AT)
@@ -270,7 +272,7 @@ def test_a_repeated_request_is_answered_from_the_stored_reply(disturbed):
 def test_replayed_reordered_and_changed_requests_are_refused(disturbed):
     _, lives = disturbed
     refused = [sentence for life in lives for sentence in life["refused"]]
-    for sentence in ("was answered long ago", "is not next", "with another content"):
+    for sentence in ("was answered long ago", "is not next", "with different content"):
         assert any(sentence in one for one in refused), sentence
     assert all(one.startswith("site-1 refused") for one in refused)
 

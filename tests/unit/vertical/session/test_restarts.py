@@ -12,8 +12,8 @@ import pytest
 from dperm.errors import InvalidInput, PeerRefused, StateLost
 from dperm.solvers.vertical import TASKS
 from dperm.solvers.vertical.programs import Message
-from dperm.vertical.methods.training import task_of
-from dperm.vertical.session import reservations as budget
+from dperm.vertical.methods.training import build_task
+from dperm.vertical.session import reservations
 from dperm.vertical.session.party import PartySession
 from dperm.vertical.session.run_folder import Record, RunFolder, _Slots
 from dperm.vertical.transport.base import InProcess
@@ -30,7 +30,7 @@ class Crash(BaseException):
 
 
 class Watched(InProcess):
-    """Keeps what travels, and dies when it is told to."""
+    """Records all messages, and crashes when ``die`` returns True."""
 
     sent: dict
     said: dict
@@ -60,7 +60,7 @@ def _watched(org, die):
 
 @pytest.mark.parametrize("method", sorted(TASKS))
 def test_the_coordinator_resumes_after_dying_at_any_step_of_any_method(organisations, method):
-    """It dies at every step once, with the parties: each request and each answer is drawn once."""
+    """Coordinator and parties crash once at every step: each request and each answer is drawn once."""
     org, died = organisations(method), set()
 
     def die(event):
@@ -77,8 +77,8 @@ def test_the_coordinator_resumes_after_dying_at_any_step_of_any_method(organisat
         try:
             result = org.coordinate(transport)
         except Crash:
-            transport = type(transport)(transport._handlers)
-    task = task_of(org.spec().with_facts(dict.fromkeys(NAMES, FACTS)))
+            transport = type(transport)(transport.handlers)
+    task = build_task(org.spec().with_facts(dict.fromkeys(NAMES, FACTS)))
     assert died == set(range(3 + task.n_rounds + 1))
     rounds = {key: payloads for key, payloads in sent.items() if key[1] > 2}
     assert all(len(payloads) == 1 for payloads in rounds.values())
@@ -123,7 +123,7 @@ def _restore(org, names, where):
 @pytest.mark.parametrize("names", [(*NAMES, "lab"), ("lab",), NAMES, ("org-b",)])
 @pytest.mark.parametrize("method", ["admm-sharing", "transcript-admm-sharing"])
 def test_folders_restored_from_older_copies_are_refused(organisations, method, names):
-    """Otherwise each copy would be a fresh noisy release for the charge of one, and masks would be used again."""
+    """Otherwise each copy would add a noisy release without a charge, and masks would be used again."""
     org = organisations(method)
     with pytest.raises(Crash):
         org.coordinate(_watched(org, _die_at(3)))
@@ -140,7 +140,7 @@ def test_folders_restored_from_older_copies_are_refused(organisations, method, n
 
 
 def test_a_label_holder_restored_to_before_its_release_of_the_same_step_is_refused(organisations):
-    """The coordinator's step does not change when it releases, so steps alone would not tell."""
+    """The coordinator's step does not change when it releases, so step numbers alone would not reveal it."""
     org = organisations("transcript-admm-sharing")
     records = []
     save = RunFolder.save
@@ -161,34 +161,34 @@ def test_a_label_holder_restored_to_before_its_release_of_the_same_step_is_refus
         org.coordinate()
 
 
-def test_a_mark_that_is_gone_is_noticed_too(organisations):
+def test_a_missing_record_counter_is_noticed(organisations):
     org = organisations()
     with pytest.raises(Crash):
         org.coordinate(_watched(org, _die_at(4)))
     org.stop()
-    marks = org.root / "org-a" / "ledger.db.runs"
-    assert sorted(path.name for path in (marks / "fit-1").iterdir()) == ["lock", "record.0", "record.1"]
-    shutil.rmtree(marks)
+    counters = org.root / "org-a" / "ledger.db.runs"
+    assert sorted(path.name for path in (counters / "fit-1").iterdir()) == ["lock", "record.0", "record.1"]
+    shutil.rmtree(counters)
     org.start()
-    with pytest.raises(PeerRefused, match="the mark beside the ledger of run 'fit-1' is older than the run"):
+    with pytest.raises(PeerRefused, match="the record counter beside the ledger of run 'fit-1' is older than the run"):
         org.coordinate()
 
 
 def test_a_second_copy_of_a_folder_cannot_run_beside_the_first(tmp_path):
-    first = RunFolder(tmp_path / "one", "r", tmp_path / "marks").open()
+    first = RunFolder(tmp_path / "one", "r", tmp_path / "counters").open()
     with pytest.raises(InvalidInput, match=r"another folder.*a ledger of its own"):
-        RunFolder(tmp_path / "two", "r", tmp_path / "marks").open()
+        RunFolder(tmp_path / "two", "r", tmp_path / "counters").open()
     first.close()
-    RunFolder(tmp_path / "two", "r", tmp_path / "marks").open().close()
+    RunFolder(tmp_path / "two", "r", tmp_path / "counters").open().close()
 
 
 def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monkeypatch):
-    """A ledger on a server, used from two machines: the second run must not go on with the first one's reservation."""
+    """A ledger on a server, used from two machines: the second run must not use the first one's reservation."""
     org = organisations(secure_sum=False)
     spec, party, released = org.spec(), "org-a", {}
     said = {}
     for machine in ("here", "there"):  # both agree before either starts
-        monkeypatch.setattr(budget, "marks_of", lambda ledger, machine=machine: org.root / machine)
+        monkeypatch.setattr(reservations, "counter_folder", lambda ledger, machine=machine: org.root / machine)
         runs = org.root / party / machine
         org.sessions[party] = PartySession(org.identities[party], runs, org.policy(party))
         said[machine] = org.cheat()
@@ -197,7 +197,7 @@ def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monke
         said[machine].ask(Message("check", {"spec": facts.to_array()}))
         org.stop(party)
     for machine, one in said.items():
-        monkeypatch.setattr(budget, "marks_of", lambda ledger, machine=machine: org.root / machine)
+        monkeypatch.setattr(reservations, "counter_folder", lambda ledger, machine=machine: org.root / machine)
         runs = org.root / party / machine
         org.sessions[party] = PartySession(org.identities[party], runs, org.policy(party))
         one.ask(Message("start"))
@@ -208,24 +208,24 @@ def test_two_runs_of_one_name_in_one_ledger_are_two_charges(organisations, monke
     assert org.kinds(party).count("reserve") == 2
 
 
-def test_a_crash_between_record_and_mark_loses_nothing(tmp_path):
-    folder = RunFolder(tmp_path / "runs", "r", tmp_path / "marks").open()
+def test_a_crash_between_record_and_counter_loses_nothing(tmp_path):
+    folder = RunFolder(tmp_path / "runs", "r", tmp_path / "counters").open()
     assert folder.load() is None
     for k in range(4):
         folder.save(Record({"k": k}, {}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folder._marks, "write", lambda number, message: None)
+        patch.setattr(folder._counter, "write", lambda number, message: None)
         folder.save(Record({"k": 4}, {}))
     folder.close()
-    again = RunFolder(tmp_path / "runs", "r", tmp_path / "marks").open()
+    again = RunFolder(tmp_path / "runs", "r", tmp_path / "counters").open()
     assert again.load().facts["k"] == 4
     again.save(Record({"k": 5}, {}))
     assert again.load().facts["k"] == 5
     again.close()
 
 
-def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_from_a_copy(organisations):
-    """The stored reply leaves in the next life: by then a copy from before it must be recognised."""
+def test_a_reply_sent_after_a_crash_between_record_and_counter_is_not_drawn_again_from_a_copy(organisations):
+    """The stored reply is sent after the restart: from then on a copy from before it must be recognised."""
     org = organisations(secure_sum=False)
     cheat, residual = org.cheat(), Message("residual", {"residual": np.ones(40)}, {"round": 0})
     cheat.begin(org.spec())
@@ -235,7 +235,7 @@ def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_f
     write = _Slots.write
 
     def dying(self, number, message):
-        if message.kind == "mark":
+        if message.kind == "counter":
             raise Crash
         write(self, number, message)
 
@@ -254,9 +254,9 @@ def test_a_reply_sent_after_a_crash_between_record_and_mark_is_not_drawn_again_f
         cheat.ask(residual, attempt=2)
 
 
-def test_no_mask_covers_two_values_even_where_there_is_no_ledger(stage, tmp_path):
-    """A rehearsal has no marks: everybody's folder goes back, and the same numbers are masked anew."""
-    s, masked = stage(rounds=3), []
+def test_no_mask_covers_two_values_even_without_a_ledger(simulation, tmp_path):
+    """A connection test has no record counter: all folders are restored, and the same numbers get new masks."""
+    s, masked = simulation(rounds=3), []
 
     class Stops(InProcess):
         def collect(self, timeout):
@@ -285,8 +285,8 @@ def test_no_mask_covers_two_values_even_where_there_is_no_ledger(stage, tmp_path
         assert all(np.all(one != other) for other in others)
 
 
-def test_an_answer_to_an_old_nonce_is_a_renewal_and_nothing_else(stage):
-    s, seen = stage(rounds=3), []
+def test_an_answer_to_an_old_nonce_is_a_renewal_and_nothing_else(simulation):
+    s, seen = simulation(rounds=3), []
 
     def wrap(name, handler):
         def handle(data):
@@ -301,13 +301,13 @@ def test_an_answer_to_an_old_nonce_is_a_renewal_and_nothing_else(stage):
         return handle
 
     result = s.coordinate(s.transport(wrap))
-    assert result == stage(rounds=3).coordinate()
+    assert result == simulation(rounds=3).coordinate()
     renewal, reply = seen
     assert (bytes(renewal.payload), renewal.attempt, reply.attempt) == (b"", 0, 1)
     assert renewal.nonces == reply.nonces
 
 
-def test_nothing_secret_stays_behind(organisations, monkeypatch):
+def test_a_finished_run_keeps_no_secret(organisations, monkeypatch):
     org, secrets = organisations(), set()
     save = RunFolder.save
 

@@ -1,4 +1,4 @@
-"""One run, one table: whoever takes up a run on other rows, values or units is refused, at every step.
+"""One run, one table: resuming a run with other rows, values or units is refused at every step.
 
 Steps of the runs here: 0 join, 1 check, 2 start, 3 and 4 rounds, 5 finish. A crash before a step leaves everybody after
 the one before.
@@ -18,22 +18,18 @@ from click.testing import CliRunner
 from dperm.cli.vertical.commands import vertical
 from dperm.errors import DpermWarning, InvalidInput, PeerRefused, StateLost
 from dperm.privacy import Ledger
-from dperm.solvers.vertical.programs import Message
 from dperm.testing.data import Layout
-from dperm.vertical.identity.alignment import AlignmentHandler, AlignParty
-from dperm.vertical.identity.alignment import People as Listed
 from dperm.vertical.identity.keys import Identity
 from dperm.vertical.methods.prediction import PredictionHandler
+from dperm.vertical.methods.registry import coordinator_handler
 from dperm.vertical.methods.training import MODEL_FORMAT, TrainingHandler
-from dperm.vertical.participant.policy import coordinator_handler
 from dperm.vertical.participant.tables import PartyTable
 from dperm.vertical.session.reservations import reserve
 from dperm.vertical.session.run_folder import RunFolder
-from dperm.vertical.session.simulate import passing_identities
 from dperm.vertical.session.spec import RunSpec
 from dperm.vertical.transport.envelope import Envelope
 
-CHANGED = "are not those with which run 'fit-1' began"
+CHANGED = "table changed since run 'fit-1' began"
 NAMES = ("org-a", "org-b", "lab")
 
 
@@ -50,14 +46,14 @@ def _reorder(people, name, **changes):
 
 
 def _refused(people, name):
-    """Whoever has other rows refuses, the label holder before anybody is asked; back in order, the run goes on."""
+    """A participant with changed rows refuses; the label holder does so before it asks any party."""
     error, who = (StateLost, "") if name == "lab" else (PeerRefused, f"{name} refused step .*")
     with pytest.raises(error, match=who + CHANGED):
         people.run()
 
 
 @pytest.mark.parametrize("before", [1, 2, 3, 4, 5])
-def test_a_run_does_not_go_on_when_all_have_aligned_again(people, crash, before):
+def test_a_run_does_not_continue_after_all_have_aligned_again(people, crash, before):
     _stopped(people, crash, before)
     (old, _), _ = people.tables()
     with pytest.warns(DpermWarning, match="run 'fit-1' is not finished"):
@@ -75,7 +71,7 @@ def test_a_run_does_not_go_on_when_all_have_aligned_again(people, crash, before)
 
 @pytest.mark.parametrize("before", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", ["org-a", "org-b", "lab"])
-def test_nor_when_one_of_them_has(people, crash, name, before):
+def test_a_run_does_not_continue_after_one_participant_has_aligned_again(people, crash, name, before):
     _stopped(people, crash, before)
     kept = people.order(name).read_text()
     _reorder(people, name, run="al-0")
@@ -89,7 +85,7 @@ def test_nor_when_one_of_them_has(people, crash, name, before):
 @pytest.mark.parametrize("before", [2, 4])
 @pytest.mark.parametrize("name", ["org-b", "lab"])
 @pytest.mark.parametrize("what", ["order", "alignment", "values"])
-def test_each_of_order_alignment_and_values_is_looked_at(people, crash, name, before, what):
+def test_a_changed_order_alignment_or_value_is_noticed(people, crash, name, before, what):
     """Rows in another order under the old name; the old order under another name; other values of the same people."""
     _stopped(people, crash, before)
     if what == "values":
@@ -105,7 +101,7 @@ def test_each_of_order_alignment_and_values_is_looked_at(people, crash, name, be
     _refused(people, name)
 
 
-def test_the_declared_range_of_a_column_stays_too(people, crash):
+def test_a_changed_declared_range_is_noticed(people, crash):
     """Otherwise weights that were learnt in one unit would be used in another."""
     _stopped(people, crash, 4)
     path = people.root / "org-a" / "config.toml"
@@ -113,8 +109,8 @@ def test_the_declared_range_of_a_column_stays_too(people, crash):
     _refused(people, "org-a")
 
 
-def test_a_party_that_aligns_between_check_and_start_does_not_start_on_the_new_order(people, crash):
-    """In one life: the table is read again after every alignment."""
+def test_a_party_that_aligns_between_check_and_start_does_not_start_with_the_new_order(people, crash):
+    """Without a restart: the table is read again after every alignment."""
     _stopped(people, crash, 2)
     lab = people.order("lab").read_text()
     with pytest.warns(DpermWarning, match="run 'fit-1' is not finished"):
@@ -125,8 +121,8 @@ def test_a_party_that_aligns_between_check_and_start_does_not_start_on_the_new_o
     assert {people.reserved(name) for name in NAMES} == {0}
 
 
-def test_nor_when_the_alignment_ends_while_it_starts(tmp_path):
-    """Between what is charged and the program the table may be read anew, by another run of the same party."""
+def test_a_program_refuses_a_table_aligned_after_the_reservation(tmp_path):
+    """Another run of the same party may replace the table between reservation and program."""
     scaling = Layout(n=3, n_features=1).scaling()
     before, after = (
         TrainingHandler("org-a", PartyTable(np.ones((3, 1)), ("x",), scaling, run), Ledger(), tmp_path)
@@ -134,13 +130,13 @@ def test_nor_when_the_alignment_ends_while_it_starts(tmp_path):
     )
     spec = RunSpec("fit-1", "admm-sharing", ("org-a",), {"epsilon": 1.0, "delta": 1e-6, "n_rounds": 2})
     spec = spec.with_facts({"org-a": before.join(spec)})
-    scope = reserve(before.prepare(spec), "fit-1", "ticket")
+    scope = reserve(before.prepare(spec), "fit-1", "reservation-id")
     assert before.program(spec, scope).n_rounds == 2
     with pytest.raises(StateLost, match=CHANGED):
         after.program(spec, scope)
 
 
-def test_a_table_written_again_as_it_was_is_the_same(people, crash):
+def test_a_rewritten_but_unchanged_table_is_accepted(people, crash):
     _stopped(people, crash, 4)
     for name in NAMES:
         path = people.root / name / "table.csv"
@@ -148,7 +144,7 @@ def test_a_table_written_again_as_it_was_is_the_same(people, crash):
     assert people.run()["report"].guarantee.epsilon <= 0.5
 
 
-def test_a_finished_run_tells_its_result_whatever_became_of_the_table(people):
+def test_a_finished_run_returns_its_result_even_if_the_table_changed(people):
     people.align()
     result = people.run()
     people.align("al-2")
@@ -159,7 +155,7 @@ def test_a_finished_run_tells_its_result_whatever_became_of_the_table(people):
 
 
 def _said(people, **options):
-    """What is said before an alignment that nobody comes to."""
+    """Return the warnings that precede an alignment."""
     config = people.config("lab")
     run = replace(config.run, name="al-9", method="align", options=options)
     with warnings.catch_warnings(record=True) as said:
@@ -178,14 +174,14 @@ def test_an_alignment_names_the_runs_that_it_would_stop(people, crash):
         with pytest.raises(crash):
             people.run(before=4, name=name)
     (said,) = _said(people)
-    assert said.startswith("runs 'fit-1', 'fit-2' are not finished and would need the order from before")
+    assert said.startswith("runs 'fit-1', 'fit-2' are not finished and cannot continue with the order")
     assert _said(people, table="predict") == []
     for name in ("fit-1", "fit-2"):
         people.run(name=name)
     assert _said(people) == []
 
 
-def test_the_command_says_so_before_it_calls_anybody(people, crash, monkeypatch):
+def test_the_align_command_warns_before_it_listens(people, crash, monkeypatch):
     _stopped(people, crash, 4)
 
     def listen(*_, **__):
@@ -193,14 +189,14 @@ def test_the_command_says_so_before_it_calls_anybody(people, crash, monkeypatch)
 
     monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
     monkeypatch.setattr(Identity, "load", lambda *_: people.identities["lab"])
-    monkeypatch.setattr("dperm.vertical.session.activity_log.AuditLog", lambda path: SimpleNamespace(write=print))
+    monkeypatch.setattr("dperm.vertical.transport.activity_log.ActivityLog", lambda path: SimpleNamespace(write=print))
     monkeypatch.setattr("dperm.vertical.transport.grpc_hub.GrpcHub", listen)
     done = CliRunner().invoke(vertical, ["align", str(people.root / "lab" / "config.toml")])
     assert str(done.exception) == "nobody was called"
-    assert "dperm: note: run 'fit-1' is not finished and would need the order from before" in done.output
+    assert "dperm: note: run 'fit-1' is not finished and cannot continue with the order" in done.output
 
 
-def test_a_prediction_is_of_the_people_who_were_declared(tmp_path):
+def test_a_prediction_uses_the_declared_table_only(tmp_path):
     model = {"format": MODEL_FORMAT, "columns": ["x"], "weights": [1.0]}
     (tmp_path / "fit-1.json").write_text(json.dumps(model))
     scaling = Layout(n=3, n_features=1).scaling()
@@ -217,8 +213,8 @@ def test_a_prediction_is_of_the_people_who_were_declared(tmp_path):
 # ---------------------------------------------------------------------------------------------------- alignments
 @pytest.mark.parametrize("before", [3, 4, 5, 6, 7])
 @pytest.mark.parametrize("name", ["org-b", "lab"])
-def test_an_alignment_does_not_go_on_over_a_table_that_was_exported_again(people, crash, name, before):
-    """The same people in another order: places in the old table are other people in the new one."""
+def test_an_alignment_does_not_continue_with_a_rewritten_table(people, crash, name, before):
+    """The same people in another order: positions in the old table are other people in the new one."""
     with pytest.raises(crash):
         people.align(before=before)
     people.write(name, range(6, 65) if name == "lab" else range(11, 70))
@@ -228,7 +224,7 @@ def test_an_alignment_does_not_go_on_over_a_table_that_was_exported_again(people
     assert not people.order(name).exists()
 
 
-def test_nor_where_one_party_alone_is_started_again(people):
+def test_an_alignment_stops_if_one_restarted_party_has_a_rewritten_table(people):
     people.start()
     handle = type(people.sessions["org-b"]).handle
 
@@ -249,16 +245,3 @@ def test_nor_where_one_party_alone_is_started_again(people):
     session, people.sessions["org-b"] = people.sessions["org-b"], Rewritten()
     with pytest.raises(PeerRefused, match="the identifier column changed"):
         people.align(restart=False)
-
-
-def test_an_order_is_written_for_the_table_that_was_aligned():
-    """Also by a handler that was made since, over another table."""
-    ids, kept = passing_identities(["a", "b"]), []
-    program = AlignParty("r", ("a", "b"), ids["a"], Listed([b"one", b"two"], "old table"))
-    program._round = 2
-    program.answer(Message("common", {"places": np.array([0, 1])}))
-    handler = AlignmentHandler(ids["a"], Listed([b"two", b"one"], "new table"), lambda *what: kept.append(what), True)
-    handler.finish(SimpleNamespace(run="r"), program)
-    assert [table for _, table in kept] == ["old table"]
-    with pytest.raises(StateLost, match="changed"):  # with the order already known, too
-        AlignParty("r", ("a", "b"), ids["a"], Listed([b"two", b"one"], "new table")).restore(program.state())

@@ -1,4 +1,4 @@
-"""The session: what is answered, answered again, and refused; nothing is lost, nothing is spent twice."""
+"""The session: which requests are answered, repeated from disk or refused; nothing is lost or charged twice."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dperm.privacy.ledger import Ledger
 from dperm.vertical.methods.connection_test import ConnectionTestHandler
 from dperm.vertical.session.run_folder import Record, RunFolder
 from dperm.vertical.session.spec import PreparedRun, RunSpec
-from dperm.vertical.transport.envelope import REFUSAL, Envelope, error_of
+from dperm.vertical.transport.envelope import REFUSAL, Envelope, refusal_error
 
 PLAN = calibrate(Plan((PlannedRelease("made up", "gaussian", 4),)), Budget(1.0, 1e-6))
 
 
 class ChargedHandler(ConnectionTestHandler):
-    """A rehearsal that is charged like a training run: one release per round."""
+    """A connection test that is charged like a training run: one release per round."""
 
-    def __init__(self, name, ledger):
-        super().__init__(name)
+    def __init__(self, name, ledger, rows=None):
+        super().__init__(name, rows)
         self.ledger = ledger
 
     def prepare(self, spec):
@@ -45,13 +45,13 @@ class ChargedHandler(ConnectionTestHandler):
         return program
 
 
-def _books(folder):
+def _ledgers(folder):
     names = ("", "org-a", "org-b", "org-c")
     return {name: Ledger(folder / f"{name or 'lab'}.db", dataset="people") for name in names}
 
 
 def _recorder(seen):
-    """Keep every request that reaches a party."""
+    """Record every request that reaches a party."""
 
     def wrap(name, handler):
         def handle(data):
@@ -64,13 +64,13 @@ def _recorder(seen):
 
 
 @pytest.mark.parametrize("secure_sum", [False, True])
-def test_masks_do_not_change_the_result(stage, secure_sum):
-    plain, masked = stage(secure_sum=False), stage(secure_sum=secure_sum)
+def test_masks_do_not_change_the_result(simulation, secure_sum):
+    plain, masked = simulation(secure_sum=False), simulation(secure_sum=secure_sum)
     assert plain.coordinate() == masked.coordinate()
 
 
-def test_a_repeated_request_is_answered_with_the_same_bytes_also_after_a_restart(stage):
-    s, seen = stage(), {}
+def test_a_repeated_request_is_answered_with_the_same_bytes_also_after_a_restart(simulation):
+    s, seen = simulation(), {}
     s.coordinate(s.transport(_recorder(seen)))
     last = seen["org-a"][-1]
     first = s.sessions["org-a"].handle(last)
@@ -79,36 +79,36 @@ def test_a_repeated_request_is_answered_with_the_same_bytes_also_after_a_restart
     assert Envelope.decode(first).kind != REFUSAL
 
 
-def test_replayed_and_reordered_requests_are_refused(stage):
-    s, seen = stage(), {}
+def test_replayed_and_reordered_requests_are_refused(simulation):
+    s, seen = simulation(), {}
     s.coordinate(s.transport(_recorder(seen)))
     party = s.sessions["org-b"]
     for request in seen["org-b"][:-1]:
         answer = Envelope.decode(party.handle(request))
         assert answer.kind == REFUSAL
-        assert "long ago" in str(error_of(answer))
-    other = stage()
+        assert "long ago" in str(refusal_error(answer))
+    other = simulation()
     ahead = other.sessions["org-b"]
     ahead.handle(seen["org-b"][0])
     skipped = Envelope.decode(ahead.handle(seen["org-b"][3]))
-    assert "is not next" in str(error_of(skipped))
+    assert "is not next" in str(refusal_error(skipped))
     foreign = Envelope.decode(s.sessions["org-c"].handle(seen["org-b"][-1]))
-    assert "reached org-c" in str(error_of(foreign))
+    assert "org-c received a message for org-b" in str(refusal_error(foreign))
 
 
-def test_a_second_question_for_an_answered_step_is_refused(stage):
-    """Otherwise two noisy answers to one release could be had."""
-    s, seen = stage(), {}
+def test_a_different_request_for_an_answered_step_is_refused(simulation):
+    """Otherwise one charge would buy two noisy answers."""
+    s, seen = simulation(), {}
     s.coordinate(s.transport(_recorder(seen)))
     party = s.sessions["org-a"]
     asked = Envelope.decode(seen["org-a"][-1])
     other = Envelope(asked.kind, asked.run, asked.party, asked.step, 0, asked.state, bytes(asked.payload) + b"x")
     assert other.content != asked.content
-    assert "another content" in str(error_of(Envelope.decode(party.handle(other.encode()))))
+    assert "different content" in str(refusal_error(Envelope.decode(party.handle(other.encode()))))
 
 
-def test_a_folder_restored_from_a_copy_is_noticed(stage, tmp_path):
-    s, copied = stage(rounds=6), tmp_path / "copy"
+def test_a_folder_restored_from_a_copy_is_noticed(simulation, tmp_path):
+    s, copied = simulation(rounds=6), tmp_path / "copy"
     saved = threading.Event()
 
     def wrap(name, handler):
@@ -131,8 +131,8 @@ def test_a_folder_restored_from_a_copy_is_noticed(stage, tmp_path):
 
 
 @pytest.mark.parametrize("step", [1, 2, 4])
-def test_a_wiped_disk_is_said_clearly(stage, step):
-    s = stage()
+def test_a_wiped_disk_is_reported_clearly(simulation, step):
+    s = simulation()
 
     def wrap(name, handler):
         def handle(data):
@@ -154,14 +154,14 @@ def _spoil(path):
     path.write_bytes(data)
 
 
-def test_a_record_that_was_cut_off_gives_way_to_the_one_before(tmp_path):
+def test_an_incomplete_record_falls_back_to_the_previous_one(tmp_path):
     folder = RunFolder(tmp_path, "r").open()
     assert folder.load() is None
     for k in range(5):
         folder.save(Record({"k": k}, {"b": bytes(1000 - 100 * k)}))
         assert folder.load().facts["k"] == k
         assert len(folder.load().blobs["b"]) == 1000 - 100 * k
-    with pytest.raises(InvalidInput, match="another process"):
+    with pytest.raises(InvalidInput, match="another process is using"):
         RunFolder(tmp_path, "r").open()
     folder.close()
     again = RunFolder(tmp_path, "r").open()
@@ -182,9 +182,9 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_the_coordinator_resumes_after_dying_at_any_step(stage, at):
-    undisturbed = stage().coordinate()
-    s = stage()
+def test_the_coordinator_resumes_after_dying_at_any_step(simulation, at):
+    undisturbed = simulation().coordinate()
+    s = simulation()
     count = [0]
 
     class Dying:
@@ -209,9 +209,9 @@ def test_the_coordinator_resumes_after_dying_at_any_step(stage, at):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("step", [0, 1, 2, 3, 6, 7])
-def test_a_party_resumes_after_dying_before_or_after_it_stored_its_reply(stage, step, moment, monkeypatch):
-    undisturbed = stage().coordinate()
-    s, died = stage(), []
+def test_a_party_resumes_after_dying_before_or_after_it_stored_its_reply(simulation, step, moment, monkeypatch):
+    undisturbed = simulation().coordinate()
+    s, died = simulation(), []
     save = RunFolder.save
 
     def dying_save(self, record, **how):
@@ -240,9 +240,9 @@ def test_a_party_resumes_after_dying_before_or_after_it_stored_its_reply(stage, 
     assert died
 
 
-def test_the_whole_plan_is_reserved_once_and_settled_once_whatever_dies(stage, tmp_path, monkeypatch):
-    books = _books(tmp_path)
-    s, died = stage(handler=lambda name: ChargedHandler(name, books[name])), set()
+def test_the_whole_plan_is_reserved_and_settled_once_whichever_process_dies(simulation, tmp_path, monkeypatch):
+    ledgers = _ledgers(tmp_path)
+    s, died = simulation(handler=lambda name: ChargedHandler(name, ledgers[name])), set()
     save = RunFolder.save
 
     def dying_save(self, record, **how):
@@ -268,60 +268,58 @@ def test_the_whole_plan_is_reserved_once_and_settled_once_whatever_dies(stage, t
         return handle
 
     s.coordinate(s.transport(wrap))
-    for ledger in books.values():
+    for ledger in ledgers.values():
         kinds = [entry["kind"] for entry in ledger.entries()]
         assert kinds.count("reserve") == kinds.count("settle") == 1
         assert ledger.spent().reserved_unsettled == 0
-    made = [e for e in books["org-a"].entries() if e["kind"] == "release"]
+    made = [e for e in ledgers["org-a"].entries() if e["kind"] == "release"]
     assert [(e["count"], e["forfeited"]) for e in made] == [(4, False)]
 
 
-def test_a_run_that_the_ledger_knows_is_not_begun_again_without_its_folder(stage, tmp_path):
-    books = _books(tmp_path)
-    s = stage(handler=lambda name: ChargedHandler(name, books[name]))
+def test_a_run_already_charged_is_not_started_again_without_its_folder(simulation, tmp_path):
+    ledgers = _ledgers(tmp_path)
+    s = simulation(handler=lambda name: ChargedHandler(name, ledgers[name]))
     s.coordinate()
     s.stop()
     for name in ("lab", "org-a", "org-b", "org-c"):
         shutil.rmtree(s.root / name)
     s.start()
-    with pytest.raises(StateLost, match="has charged run 'trial-1' before"):
+    with pytest.raises(StateLost, match="has already charged run 'trial-1'"):
         s.coordinate()  # the label holder's own ledger knows it
     shutil.rmtree(s.root / "lab")
-    books[""] = Ledger(tmp_path / "fresh.db", dataset="people")
-    with pytest.raises(PeerRefused, match=r"its record|record of it is gone|restore"):
+    ledgers[""] = Ledger(tmp_path / "fresh.db", dataset="people")
+    with pytest.raises(PeerRefused, match=r"record of it is missing|restore"):
         s.coordinate()
 
 
-def test_a_cap_refuses_before_anything_is_answered(stage, tmp_path):
-    books = _books(tmp_path)
-    books["org-c"].set_cap(Budget(0.5, 1e-6))
-    s = stage(handler=lambda name: ChargedHandler(name, books[name]))
+def test_a_cap_refuses_before_anything_is_answered(simulation, tmp_path):
+    ledgers = _ledgers(tmp_path)
+    ledgers["org-c"].set_cap(Budget(0.5, 1e-6))
+    s = simulation(handler=lambda name: ChargedHandler(name, ledgers[name]))
     with pytest.raises(BudgetRefused, match=r"org-c refused step 1.*cap") as refused:
         s.coordinate()
     assert refused.value.exit_code == 3
     assert isinstance(s.sessions["org-c"].refused["trial-1"], BudgetRefused)
-    assert [e["kind"] for e in books["org-c"].entries()] == ["created", "cap"]
+    assert [e["kind"] for e in ledgers["org-c"].entries()] == ["created", "cap"]
     # and nobody else is charged for a run that cannot be
-    assert all([e["kind"] for e in books[name].entries()] == ["created"] for name in ("", "org-a", "org-b"))
+    assert all([e["kind"] for e in ledgers[name].entries()] == ["created"] for name in ("", "org-a", "org-b"))
 
 
-def test_mismatched_rows_are_refused_before_anything_is_charged(stage, tmp_path):
-    books = _books(tmp_path)
+def test_mismatched_rows_are_refused_before_anything_is_charged(simulation, tmp_path):
+    ledgers = _ledgers(tmp_path)
 
     def handler(name):
-        made = ChargedHandler(name, books[name])
-        made._rows = 41 if name == "org-b" else 40
-        return made
+        return ChargedHandler(name, ledgers[name], rows=41 if name == "org-b" else 40)
 
-    s = stage(handler=handler)
+    s = simulation(handler=handler)
     with pytest.raises(InvalidInput, match=r"org-b has 41.*align"):
         s.coordinate()
-    assert all([e["kind"] for e in ledger.entries()] == ["created"] for ledger in books.values())
+    assert all([e["kind"] for e in ledger.entries()] == ["created"] for ledger in ledgers.values())
 
 
-def test_a_party_that_never_answers_stops_the_run_with_a_sentence_and_it_can_be_resumed(stage):
-    undisturbed = stage().coordinate()
-    s = stage()
+def test_a_run_that_a_silent_party_stopped_can_be_resumed(simulation):
+    undisturbed = simulation().coordinate()
+    s = simulation()
 
     class Deaf:
         def __init__(self, inner):
@@ -342,21 +340,21 @@ def test_a_party_that_never_answers_stops_the_run_with_a_sentence_and_it_can_be_
     assert s.coordinate() == undisturbed
 
 
-def test_options_cannot_change_under_a_run(stage):
-    s = stage()
+def test_options_cannot_change_during_a_run(simulation):
+    s = simulation()
     s.coordinate()
     s.spec = RunSpec("trial-1", "connection-test", s.spec.parties, {"rows": 40, "rounds": 9}, True)
     with pytest.raises(PeerRefused, match="other options"):
         s.coordinate()
 
 
-def test_an_unexpected_error_at_a_party_stays_in_its_own_log(stage):
+def test_an_unexpected_error_at_a_party_stays_in_its_own_log(simulation):
     class Broken(ConnectionTestHandler):
         def join(self, spec):
             raise KeyError("Jane Doe")
 
     told = []
-    s = stage(handler=lambda name: Broken(name) if name == "org-a" else ConnectionTestHandler(name))
+    s = simulation(handler=lambda name: Broken(name) if name == "org-a" else ConnectionTestHandler(name))
     s.sessions["org-a"]._log = lambda run, step, what: told.append(what)
     with pytest.raises(PeerRefused, match="its own log says why") as refused:
         s.coordinate()
@@ -364,11 +362,11 @@ def test_an_unexpected_error_at_a_party_stays_in_its_own_log(stage):
     assert any("Jane" in what for what in told)
 
 
-def test_every_length_is_a_function_of_public_facts(stage):
+def test_every_length_is_a_function_of_public_facts(simulation):
     """Two parties with unrelated data: every byte count on the wire is the same, and so is every request's kind."""
 
     def lengths(seed):
-        s, seen = stage(), {}
+        s, seen = simulation(), {}
         s.spec = RunSpec("trial-1", "connection-test", s.spec.parties, {"rows": 40, "rounds": 4, "seed": seed}, True)
         s.coordinate(s.transport(_recorder(seen)))
         return {name: [len(data) for data in requests] for name, requests in seen.items()}
@@ -380,8 +378,8 @@ def test_every_length_is_a_function_of_public_facts(stage):
         assert first[name][2:] == second[name][2:]
 
 
-def test_steps_are_numbered_and_finish_is_last(stage):
-    s, seen = stage(rounds=2), {}
+def test_steps_are_numbered_and_finish_is_last(simulation):
+    s, seen = simulation(rounds=2), {}
     s.coordinate(s.transport(_recorder(seen)))
     kinds = [Envelope.decode(data).message().kind for data in seen["org-a"]]
     assert kinds == ["join", "check", "start", "residual", "residual", "finish"]
@@ -391,7 +389,7 @@ def test_steps_are_numbered_and_finish_is_last(stage):
     assert Envelope.decode(s.sessions["org-a"].handle(more.encode())).kind == REFUSAL
 
 
-def test_states_are_exact(stage):
-    result = stage(rounds=5).coordinate()
+def test_the_connection_test_converges(simulation):
+    result = simulation(rounds=5).coordinate()
     assert len(result["history"]) == 5
     assert np.all(np.diff(result["history"]) < 0.0)

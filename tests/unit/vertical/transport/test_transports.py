@@ -102,7 +102,7 @@ def test_grpc_with_two_runs_at_once(keys, tmp_path, expected):
     assert 'bytes_sent_total{party="site-1"}' in hub.metrics.text()
 
 
-def test_who_may_not_connect_is_told_why(keys, tmp_path):
+def test_refused_parties_learn_the_reason(keys, tmp_path):
     hub, errors = _hub(keys, revoked=keys / "ca" / "revoked.pem"), {}
     revoke(keys / "ca", Identity.load(keys / "thief", "thief").certificate)
     for name in ("stranger", "thief"):
@@ -116,7 +116,7 @@ def test_who_may_not_connect_is_told_why(keys, tmp_path):
     assert "was revoked" in str(errors["thief"])
 
 
-def test_a_coordinator_of_another_authority_is_not_believed(keys, tmp_path):
+def test_a_coordinator_of_another_authority_is_refused(keys, tmp_path):
     hub, errors = _hub(keys), {}
     create_authority(tmp_path / "ca")
     create_request(tmp_path / "site-1", "site-1")
@@ -129,7 +129,7 @@ def test_a_coordinator_of_another_authority_is_not_believed(keys, tmp_path):
     assert "did not prove to be the coordinator" in str(errors["site-1"])
 
 
-def test_a_party_that_comes_first_says_once_for_whom_it_waits(keys, tmp_path):
+def test_a_party_that_starts_first_logs_once_that_it_waits(keys, tmp_path):
     hub, errors, said = _hub(keys), {}, []
     hub.close()
     link, thread = _link(keys, hub, "site-1", tmp_path, errors, log=said.append)
@@ -140,7 +140,7 @@ def test_a_party_that_comes_first_says_once_for_whom_it_waits(keys, tmp_path):
 
 
 def _raw(keys, hub, name, *frames):
-    """Talk to a hub with one's own bytes."""
+    """Send raw frames to a hub."""
     key, certificate, authority = Identity.load(keys / name, name).pem()
     credentials = grpc.ssl_channel_credentials(authority, key, certificate)
     with grpc.secure_channel(f"127.0.0.1:{hub.port}", credentials, options=CHANNEL_OPTIONS) as channel:
@@ -151,7 +151,7 @@ def _raw(keys, hub, name, *frames):
             return None, error
 
 
-def test_silent_streams_hold_nobody_up(keys, tmp_path, monkeypatch):
+def test_streams_without_a_greeting_delay_no_party(keys, tmp_path, monkeypatch):
     """Seventy streams of one party without a greeting: others connect at once, and so does the party itself."""
     monkeypatch.setattr("dperm.vertical.transport.grpc_hub._GREETING_SECONDS", 1.0)
     hub, errors, calls = _hub(keys), {}, []
@@ -181,11 +181,11 @@ def test_silent_streams_hold_nobody_up(keys, tmp_path, monkeypatch):
     assert errors == {}
 
 
-def test_a_list_that_is_lost_while_the_hub_runs_lets_nobody_back_in(keys, tmp_path):
+def test_a_revocation_list_lost_at_run_time_readmits_nobody(keys, tmp_path):
     shutil.copytree(keys / "ca", tmp_path / "ca")
     listed, said, errors = tmp_path / "ca" / "revoked.pem", [], {}
     revoke(tmp_path / "ca", Identity.load(keys / "thief", "thief").certificate)
-    hub = _hub(keys, revoked=listed, tell=said.append)
+    hub = _hub(keys, revoked=listed, notify=said.append)
     listed.write_text("junk")
     _, thread = _link(keys, hub, "thief", tmp_path, errors)
     thread.join(20)
@@ -197,7 +197,7 @@ def test_a_list_that_is_lost_while_the_hub_runs_lets_nobody_back_in(keys, tmp_pa
 
 
 def test_the_certificate_is_replaced_only_when_it_was_renewed(keys, tmp_path):
-    """Parties that connect at the same moment must not have the server's TLS context exchanged under them."""
+    """The server's TLS context must not be replaced during the handshakes of other parties."""
     hub = _hub(keys)
     assert hub._certificates() is None
     shutil.copytree(keys / "ca", tmp_path / "ca")
@@ -228,7 +228,7 @@ def test_version_negotiation_and_health(keys):
 
 
 def test_the_server_itself_refuses_a_missing_or_foreign_certificate(keys, tmp_path):
-    """Whatever a client checks on its own side: no certificate, or one of another authority, reaches no service."""
+    """Without a certificate, or with one of another authority, no service is reached, whatever the client checks."""
     hub = _hub(keys)
     create_authority(tmp_path / "ca")
     create_request(tmp_path / "site-1", "site-1")

@@ -1,4 +1,4 @@
-"""The bytes of messages: canonical, strict, and of a length that no value changes."""
+"""The encoding of messages: canonical, strict, and of a length that does not depend on values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from dperm.errors import InvalidInput, ProtocolError
 from dperm.solvers.vertical.programs import Message
+from dperm.vertical.identity.names import require_safe_name
 from dperm.vertical.session.spec import RunSpec
 from dperm.vertical.transport.envelope import (
     FIRST,
     REPLY,
     REQUEST,
     Envelope,
-    checked_name,
-    error_of,
     next_digest,
     refusal,
+    refusal_error,
 )
-from dperm.vertical.transport.frames import CHUNK_BYTES, Assembly, chunks, read_note
+from dperm.vertical.transport.frames import CHUNK_BYTES, Assembly, chunks, read_control_frame
 from dperm.vertical.transport.wire import decode, digest, encode, encoded_size
 
 _NAMES = st.text(min_size=1, max_size=8)
@@ -55,7 +55,7 @@ def test_round_trip(kind, arrays, facts):
 MESSAGE = Message("k", {"b": np.arange(3), "a": np.ones((2, 2))}, {"x": 1, "y": "text"}, frozenset({"b"}))
 
 
-def test_every_cut_and_every_changed_byte_is_refused_or_read_as_another_message():
+def test_truncated_or_changed_bytes_are_refused_or_decode_to_another_message():
     data = encode(MESSAGE)
     for end in range(len(data)):
         with pytest.raises(ProtocolError):
@@ -102,7 +102,7 @@ def test_limits():
         decode(huge)
 
 
-def test_an_object_array_never_travels():
+def test_an_object_array_is_never_encoded():
     with pytest.raises(InvalidInput, match="object"):
         encode(Message("k", {"a": np.array([object()])}))
 
@@ -114,19 +114,19 @@ def test_envelope():
     assert encode(back.message()) == one.payload
     with pytest.raises(ProtocolError):
         Envelope.decode(one.encode()[:20])
-    with pytest.raises(ProtocolError, match="proper name"):
+    with pytest.raises(ProtocolError, match="name of the run or the party"):
         Envelope.decode(Envelope(REQUEST, "../x", "org-a", 0, 0, FIRST, b"").encode())
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a..b", ".a", "a-", "x" * 65, "a b", "é"])
 def test_names_of_runs_are_safe_as_file_names(name):
     with pytest.raises(InvalidInput):
-        checked_name(name, "a name")
+        require_safe_name(name, "a name")
 
 
 def test_a_refusal_never_carries_a_sentence_about_data():
     asked = Envelope(REQUEST, "run-1", "org-a", 3, 1, FIRST, b"")
-    said = str(error_of(Envelope.decode(refusal(asked, InvalidInput("row 17 has value 3.5")).encode())))
+    said = str(refusal_error(Envelope.decode(refusal(asked, InvalidInput("row 17 has value 3.5")).encode())))
     assert "17" not in said
     assert "org-a refused step 3" in said
 
@@ -170,14 +170,14 @@ def test_chunks_that_are_lost_swapped_damaged_or_too_many_are_refused():
             Assembly().add(small[:i] + bytes([small[i] ^ 1]) + small[i + 1 :]) if i > 4 else Assembly().add(small[:i])
     with pytest.raises(ProtocolError, match="impossible"):
         Assembly().add(small + b"x")
-    with pytest.raises(ProtocolError, match="greeting"):
-        read_note(b"\x00not json")
+    with pytest.raises(ProtocolError, match="control frame"):
+        read_control_frame(b"\x00not json")
 
 
-def test_json_nested_by_the_thousand_is_refused():
+def test_deeply_nested_json_is_refused():
     for deep in (b"[" * 4000, b'{"a":' * 800):
         with pytest.raises(ProtocolError, match="cannot be read"):
-            read_note(b"\x03" + deep)
+            read_control_frame(b"\x03" + deep)
         with pytest.raises(ProtocolError, match="cannot be read"):
             RunSpec.from_array(np.frombuffer(deep * 30, np.uint8))
 

@@ -10,8 +10,8 @@ import pytest
 from dperm.errors import ProtocolError
 from dperm.solvers.vertical.programs import Message
 from dperm.vertical.identity.keys import Trust, fingerprint
-from dperm.vertical.session.simulate import passing_identities
-from dperm.vertical.views.secure_sum import Masker, MaskKey, total
+from dperm.vertical.session.simulate import temporary_identities
+from dperm.vertical.views.secure_sum import Masker, MaskKey, sum_replies
 
 NAMES = ["a", "b", "c", "d"]
 NONCES = {name: bytes([i]) * 16 for i, name in enumerate(NAMES)}
@@ -19,7 +19,7 @@ NONCES = {name: bytes([i]) * 16 for i, name in enumerate(NAMES)}
 
 def _maskers(run="r"):
     keys = {name: MaskKey() for name in NAMES}
-    ids = passing_identities(NAMES)
+    ids = temporary_identities(NAMES)
     public = {name: keys[name].signed(run, ids[name]).public for name in NAMES}
     return {name: Masker(run, name, keys[name], public) for name in NAMES}
 
@@ -33,7 +33,7 @@ def test_totals_are_exact_and_summands_hidden():
     rng = np.random.default_rng(0)
     maskers, replies = _maskers(), {name: _reply(rng) for name in NAMES}
     masked = {name: maskers[name].mask(replies[name], 3, 0, NONCES) for name in NAMES}
-    plain, hidden = total(replies.values()), total(masked.values())
+    plain, hidden = sum_replies(replies.values()), sum_replies(masked.values())
     for name in ("u", "v"):
         assert plain[name].dtype == np.int64
         np.testing.assert_array_equal(plain[name], hidden[name])
@@ -62,19 +62,19 @@ def test_a_mix_of_attempts_does_not_cancel():
     rng = np.random.default_rng(2)
     maskers, replies = _maskers(), {name: _reply(rng) for name in NAMES}
     mixed = [maskers[name].mask(replies[name], 1, int(name == "a"), NONCES) for name in NAMES]
-    assert (total(mixed)["u"] != total(replies.values())["u"]).any()
+    assert (sum_replies(mixed)["u"] != sum_replies(replies.values())["u"]).any()
 
 
 def test_replies_that_do_not_fit_are_refused():
     one, other = Message("s", {"u": np.zeros(3, np.int64)}, {}, frozenset({"u"})), Message("s")
     with pytest.raises(ProtocolError, match="same arrays"):
-        total([one, other])
+        sum_replies([one, other])
     with pytest.raises(ProtocolError, match="shape"):
-        total([one, Message("s", {"u": np.zeros(4, np.int64)}, {}, frozenset({"u"}))])
+        sum_replies([one, Message("s", {"u": np.zeros(4, np.int64)}, {}, frozenset({"u"}))])
 
 
 def test_only_the_owner_can_sign_a_mask_key():
-    ids = passing_identities(["a", "b"])
+    ids = temporary_identities(["a", "b"])
     mine = MaskKey().signed("r", ids["a"])
     mine.check("r", ids["b"].trust)
     with pytest.raises(ProtocolError, match="certified key"):
@@ -84,13 +84,13 @@ def test_only_the_owner_can_sign_a_mask_key():
     with pytest.raises(ProtocolError, match="another participant"):
         replace(mine, certificate=ids["b"].certificate_der).check("r", ids["b"].trust)
     # a coordinator in the middle, with an authority of its own
-    forged = passing_identities(["a"])["a"]
+    forged = temporary_identities(["a"])["a"]
     with pytest.raises(ProtocolError, match="authority"):
         MaskKey().signed("r", forged).check("r", ids["b"].trust)
 
 
 def test_a_pin_holds_against_the_authority_itself():
-    ids = passing_identities(["a", "b"])
+    ids = temporary_identities(["a", "b"])
     pinned = Trust(ids["a"].trust.authority, (("a", fingerprint(ids["a"].certificate)),))
     MaskKey().signed("r", ids["a"]).check("r", pinned)
     wrong = Trust(ids["a"].trust.authority, (("a", fingerprint(ids["b"].certificate)),))

@@ -1,4 +1,4 @@
-"""An append-only log of who connected, asked, answered and was refused, and counters; never a value of data."""
+"""An append-only log of connections, requests, answers and refusals, and traffic counters; neither contains data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AuditLog", "SessionMetrics"]
+__all__ = ["ActivityLog", "TrafficMetrics"]
 
 
-class AuditLog:
-    """One JSON object per line; nowhere if no path is given."""
+class ActivityLog:
+    """Writes one JSON object per line; without a path it writes nothing."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._lock = threading.Lock()
@@ -40,8 +40,8 @@ class AuditLog:
             self._handle = None
 
 
-class SessionMetrics:
-    """Counters by name and party, in the text form that monitoring systems read."""
+class TrafficMetrics:
+    """Counters by name and party, in the text format of Prometheus."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

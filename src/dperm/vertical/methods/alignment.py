@@ -1,9 +1,9 @@
-"""Alignment: which people do all participants have, without showing anybody an identifier it does not have.
+"""Alignment: find the people that all participants have, without revealing identifiers that a participant lacks.
 
-Every participant multiplies its hashed identifiers by a secret factor, in a secret order; each list then passes every
-other participant, who multiplies by its own factor. Lists that carry all factors are equal where identifiers are, so
-whoever carries the messages finds the common ones, and tells each participant their places in its own list. See
-``alignment.proof.md`` for what each learns.
+Every participant multiplies its hashed identifiers by a secret factor and sends them in a secret order. Each list then
+passes through every other participant, which multiplies it by its own factor. Entries that carry all factors are equal
+if the identifiers are equal. So the coordinator, which carries the lists, finds the common entries and sends each
+participant their positions in its own list. ``alignment.proof.md`` states what each participant learns.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from dperm.privacy.ledger.scope import InnerScope
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.types import IntArray
-from dperm.vertical.identity.group import POINT_BYTES, Blinding
 from dperm.vertical.identity.keys import Identity
+from dperm.vertical.methods.blinding import POINT_BYTES, Blinding
 from dperm.vertical.session.spec import PreparedRun, RunSpec
 from dperm.vertical.transport.wire import digest
 
-__all__ = ["ALIGN", "AlignCoordinator", "AlignParty", "AlignmentHandler", "People", "clean_identifiers"]
+__all__ = ["ALIGN", "AlignCoordinator", "AlignParty", "AlignmentHandler", "IdentifierColumn", "clean_identifiers"]
 
 ALIGN = "align"
-#: identifiers with fewer possible values than this can be tried one by one
-_GUESSABLE = 40.0
+#: identifiers with fewer bits than this can be guessed by trying all of them
+_GUESSABLE_BITS = 40.0
 
 
 def clean_identifiers(values: Sequence[Any], what: str = "the identifier column") -> list[bytes]:
-    """Return identifiers in one form, or say what is wrong with them; no identifier is shown.
+    """Return identifiers in a uniform form, or refuse them; the error contains no identifier.
 
-    Warns where they are so short that a participant could try all of them.
+    Warns if there are so few possible identifiers that a participant could try all of them.
     """
     texts = [unicodedata.normalize("NFC", str(value)).strip() for value in values]
     if not texts:
-        raise InvalidData(f"{what} is empty: there is nobody to align.")
+        raise InvalidData(f"{what} is empty: there are no people to align.")
     missing = sum(text in ("", "nan", "None") for text in texts)
     if missing:
         raise InvalidData(f"{what} is missing for {missing} rows: remove these rows, or give them identifiers.")
-    twice = len(texts) - len(set(texts))
-    if twice:
-        raise InvalidData(f"{what} has {twice} repeated identifiers: keep one row per person.")
-    if _bits(texts) < _GUESSABLE:
+    repeated = len(texts) - len(set(texts))
+    if repeated:
+        raise InvalidData(f"{what} has {repeated} repeated identifiers: keep one row per person.")
+    if _bits(texts) < _GUESSABLE_BITS:
         warnings.warn(
             f"{what} has few possible values (about 2^{_bits(texts):.0f}): a participant that departs from the "
             "protocol could try them all and learn who is in this table; prefer long random identifiers.",
@@ -61,9 +61,9 @@ def clean_identifiers(values: Sequence[Any], what: str = "the identifier column"
 
 
 def _bits(texts: Sequence[str]) -> float:
-    """Rough upper bound on the bits in identifiers: of the characters that this table shows at each place.
+    """Return a rough upper bound on the bits in an identifier, from the characters seen at each position.
 
-    What all have in common at either end (a prefix, a time zone) makes no guess harder.
+    A prefix or suffix that all identifiers share (such as a time zone) is not counted: it makes no guess harder.
     """
     rests = _without_prefix([text[::-1] for text in _without_prefix(texts)])
     longest = max(map(len, rests))
@@ -71,7 +71,7 @@ def _bits(texts: Sequence[str]) -> float:
 
 
 def _without_prefix(texts: Sequence[str]) -> list[str]:
-    first, last = min(texts), max(texts)  # what these two share, all between them share
+    first, last = min(texts), max(texts)  # a prefix that these two share is shared by all texts between them
     shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return [text[shared:] for text in texts]
 
@@ -82,26 +82,26 @@ def _statement(run: str, owner: str, hop: int, points: NDArray[np.uint8]) -> byt
 
 
 @dataclass(frozen=True)
-class People:
-    """A participant's identifiers in one form, and the digest of the column they were read from, row by row."""
+class IdentifierColumn:
+    """A participant's identifiers in a uniform form, and the digest of the column as it was read, row by row."""
 
     identifiers: Sequence[bytes]
-    table: str
+    digest: str
 
 
 class AlignParty:
-    """One participant's side: blind once, multiply every other list once, learn the places."""
+    """One participant's program: blind its list, multiply every other list once, receive the common positions."""
 
     calibrated: Any = None
 
-    def __init__(self, run: str, members: Sequence[str], identity: Identity, people: People) -> None:
+    def __init__(self, run: str, members: Sequence[str], identity: Identity, column: IdentifierColumn) -> None:
         self._run, self._members, self._identity = run, tuple(members), identity
         self.n_rounds = len(self._members) + 1
-        self._identifiers = list(people.identifiers)
-        #: the table whose rows the places are; the order is written down for this table and no other
-        self.table = people.table
+        self._identifiers = list(column.identifiers)
+        #: digest of the table to whose rows the positions refer; the order is stored for this table only
+        self.table = column.digest
         self._blinding = Blinding()
-        # a secret order: places in the list say nothing about places in the table
+        # a secret order: positions in the list reveal nothing about positions in the table
         self._shuffled = np.argsort(RandomSource().words(len(self._identifiers)), kind="stable")
         self._round = 0
         self.order: IntArray | None = None
@@ -109,14 +109,14 @@ class AlignParty:
     def answer(self, request: Message) -> Message:
         me, m = self._members.index(self._identity.name), len(self._members)
         if self._round == m:
-            return self._learn(request)
+            return self._receive_positions(request)
         owner = self._members[(me - self._round) % m]
         if request.kind != "multiply" or request.facts.get("owner") != owner:
-            raise ProtocolError("this list is not the next one to be multiplied; it was not answered.")
+            raise ProtocolError("this list is not the next one to multiply; it was not answered.")
         if self._round == 0:
-            points = self._blinding.first(self._identifiers[i] for i in self._shuffled)
+            points = self._blinding.blind(self._identifiers[i] for i in self._shuffled)
         else:
-            points = self._blinding.again(self._checked(request, owner))
+            points = self._blinding.multiply(self._checked(request, owner))
         self._round += 1
         signature = self._identity.sign(_statement(self._run, owner, self._round, points))
         return Message(
@@ -129,31 +129,31 @@ class AlignParty:
         )
 
     def _checked(self, request: Message, owner: str) -> NDArray[np.uint8]:
-        """Return a list only if the participant before this one signed it: the carrier cannot slip in guesses."""
+        """Return a list only if the preceding participant signed it: the coordinator cannot insert guesses."""
         try:
             points, signature, certificate = (request.arrays[k] for k in ("points", "signature", "certificate"))
         except KeyError:
-            raise ProtocolError("a list of blinded identifiers came without its signature.") from None
+            raise ProtocolError("a list of blinded identifiers arrived without its signature.") from None
         if points.dtype != np.uint8 or points.ndim != 2 or points.shape[1] != POINT_BYTES:
-            raise ProtocolError("a list of blinded identifiers has another form than agreed on.")
+            raise ProtocolError("a list of blinded identifiers has the wrong type or shape.")
         before = self._members[(self._members.index(self._identity.name) - 1) % len(self._members)]
-        said = _statement(self._run, owner, self._round, points)
-        self._identity.trust.check_signature(certificate.tobytes(), before, signature.tobytes(), said)
+        statement = _statement(self._run, owner, self._round, points)
+        self._identity.trust.check_signature(certificate.tobytes(), before, signature.tobytes(), statement)
         return points
 
-    def _learn(self, request: Message) -> Message:
+    def _receive_positions(self, request: Message) -> Message:
         places = request.arrays.get("places")
         if request.kind != "common" or places is None or places.dtype != np.int64 or places.ndim != 1:
-            raise ProtocolError("the places of the common people are missing.")
+            raise ProtocolError("the positions of the common people are missing.")
         if len(np.unique(places)) < len(places) or (places < 0).any() or (places >= len(self._shuffled)).any():
-            raise ProtocolError("the places of the common people are not places of this party's list.")
+            raise ProtocolError("the positions of the common people are not positions in this party's list.")
         self.order = self._shuffled[places].astype(np.int64)
         self._round += 1
         return Message("learnt")
 
     def state(self) -> Message:
         table = np.frombuffer(self.table.encode(), np.uint8)
-        if self.order is not None:  # the secret has done its work, and is not kept
+        if self.order is not None:  # the secret is no longer needed and is not stored
             return Message("state", {"order": self.order, "table": table}, {"round": self._round})
         arrays: dict[str, NDArray[Any]] = {
             "table": table,
@@ -177,7 +177,7 @@ class AlignParty:
 
 
 class AlignCoordinator:
-    """Carries the lists and compares them; takes part itself if the label holder's identifiers are given."""
+    """The coordinator's program: carries and compares the lists; takes part itself if it has identifiers."""
 
     calibrated: Any = None
 
@@ -189,7 +189,7 @@ class AlignCoordinator:
         self.local, self._local_name = local, local_name
         self.n_rounds = len(self._members) + 1
         self.round = 0
-        #: by owner: its list as it is now, and the signature of whoever multiplied it last
+        #: by owner: the current list, and the signature of the participant that multiplied it last
         self._lists: dict[str, dict[str, NDArray[Any]]] = {}
         self.n_common = 0
 
@@ -203,14 +203,14 @@ class AlignCoordinator:
         return Message("multiply", self._lists.get(owner, {}), {"owner": owner})
 
     def _places(self) -> dict[str, IntArray]:
-        """Places of the common people in every owner's list, in one order that no participant chose."""
+        """Return the positions of the common people in every owner's list, in an order that no participant chose."""
         where = {
             owner: {row.tobytes(): i for i, row in enumerate(parts["points"])} for owner, parts in self._lists.items()
         }
         common = sorted(set.intersection(*(set(places) for places in where.values())))
         if not common:
             raise InvalidInput(
-                "the participants have nobody in common: check that all write identifiers in the same form."
+                "the participants have no people in common: check that all write identifiers in the same form."
             )
         self.n_common = len(common)
         return {
@@ -228,7 +228,7 @@ class AlignCoordinator:
                 points = answer.arrays.get("points")
                 before = self._lists.get(owner, {}).get("points")
                 if points is None or (before is not None and points.shape != before.shape):
-                    raise ProtocolError(f"{member} returned a list of another length than it was given.")
+                    raise ProtocolError(f"{member} returned a list with a different length from the one it received.")
                 fresh[owner] = dict(answer.arrays)
             self._lists = fresh
         self.round += 1
@@ -257,16 +257,16 @@ class AlignCoordinator:
 
 
 class AlignmentHandler:
-    """Either side of an alignment.
+    """Handler of an alignment, for a party or the coordinator.
 
     Parameters
     ----------
     identity : Identity
-        Who signs the lists.
-    people : People, optional
-        The participant's own; a coordinator without any only carries.
+        The participant that signs the lists.
+    column : IdentifierColumn, optional
+        The participant's own identifiers; a coordinator without any only carries the lists.
     keep : callable
-        Takes the order, rows of the participant's own table in the common order, and the digest of that table.
+        Stores the order (rows of the participant's own table in the common order) with the digest of that table.
     party : bool
         Whether this is a party rather than the coordinator.
     """
@@ -274,29 +274,29 @@ class AlignmentHandler:
     def __init__(
         self,
         identity: Identity,
-        people: People | None,
+        column: IdentifierColumn | None,
         keep: Callable[[IntArray, str], Any],
         party: bool,
     ) -> None:
-        self._identity, self._people, self._keep, self._party = identity, people, keep, party
+        self._identity, self._column, self._keep, self._party = identity, column, keep, party
 
     def join(self, spec: RunSpec) -> Mapping[str, Fact]:
-        if self._people is None:
-            raise InvalidInput("this party's configuration names no identifier column: add `id` under [data].")
-        return {"n": len(self._people.identifiers)}
+        if self._column is None:
+            raise InvalidInput("this party's configuration has no identifier column: add `id` under [data].")
+        return {"n": len(self._column.identifiers)}
 
     def check(self, spec: RunSpec) -> None:
-        """Any numbers of rows fit together."""
+        """Accept any numbers of rows: they need not agree before an alignment."""
 
     def prepare(self, spec: RunSpec) -> PreparedRun:
         return PreparedRun()
 
     def _own(self, spec: RunSpec) -> AlignParty | None:
-        if self._people is None:
+        if self._column is None:
             return None
         label_holder = spec.options.get("label_holder")
         members = (*spec.parties, str(label_holder)) if label_holder else spec.parties
-        return AlignParty(spec.run, members, self._identity, self._people)
+        return AlignParty(spec.run, members, self._identity, self._column)
 
     def program(self, spec: RunSpec, scope: InnerScope | None) -> Any:
         if self._party:
@@ -306,7 +306,7 @@ class AlignmentHandler:
     def finish_messages(self, spec: RunSpec, program: CoordinatorProgram) -> Mapping[str, Message]:
         return dict.fromkeys(spec.parties, Message("finish"))
 
-    def finish(self, spec: RunSpec, program: PartyProgram | CoordinatorProgram, said: Message | None = None) -> Any:
+    def finish(self, spec: RunSpec, program: PartyProgram | CoordinatorProgram, message: Message | None = None) -> Any:
         own = program if isinstance(program, AlignParty) else cast(AlignCoordinator, program).local
         if own is not None and own.order is not None:
             self._keep(own.order, own.table)

@@ -1,8 +1,9 @@
-"""The group of alignment: P-256 by x-coordinates, through the library that dperm uses for TLS and AES anyway.
+"""Blinding of identifiers for alignment: points of P-256, represented by their x-coordinates.
 
-P-256 has prime order, so every point other than infinity generates it and a multiple never tells more than the point. A
-point and its negative share their x-coordinate and so do their multiples, hence x(b (a P)) = x(a (b P)) can be computed
-from x-coordinates alone, which is what a Diffie-Hellman exchange returns.
+The arithmetic comes from the library that dperm already uses for TLS and AES. P-256 has prime order, so every point
+other than infinity generates it and a multiple never reveals more than the point. A point and its negative have the
+same x-coordinate, and so do their multiples. Hence x(b (a P)) = x(a (b P)) can be computed from x-coordinates alone,
+which is what a Diffie-Hellman exchange returns.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ class Blinding:
         """The factor, for its owner's disk only."""
         return self._key.private_numbers().private_value.to_bytes(32, "big")
 
-    def first(self, identifiers: Iterable[bytes]) -> NDArray[np.uint8]:
+    def blind(self, identifiers: Iterable[bytes]) -> NDArray[np.uint8]:
         """Map identifiers to points and multiply them."""
         return _rows(self._key.exchange(_ECDH, _hashed(identifier)) for identifier in identifiers)
 
-    def again(self, points: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Multiply points that others have multiplied."""
+    def multiply(self, points: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Multiply points that others have already multiplied."""
         try:
             return _rows(self._key.exchange(_ECDH, _point(row.tobytes())) for row in points)
         except ValueError:
-            raise ProtocolError("a blinded identifier is no point of the curve; the list was not answered.") from None
+            raise ProtocolError("a blinded identifier is not a point on the curve; the list was refused.") from None
 
 
 def _rows(points: Iterable[bytes]) -> NDArray[np.uint8]:
@@ -58,7 +59,7 @@ def _point(x: bytes) -> ec.EllipticCurvePublicKey:
 
 
 def _hashed(identifier: bytes) -> ec.EllipticCurvePublicKey:
-    """Try x-coordinates from a hash until one is on the curve: two tries on average, at the identifier's owner."""
+    """Try x-coordinates from a hash until one is on the curve; the identifier's owner needs two tries on average."""
     for attempt in range(256):
         x = hashlib.sha256(b"dperm alignment" + bytes([attempt]) + identifier).digest()
         try:

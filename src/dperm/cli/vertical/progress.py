@@ -1,4 +1,4 @@
-"""A run's progress for people, in the terminal and on a page of this machine. Nothing private is in it."""
+"""Progress of runs, shown in the terminal and on a local web page; it contains nothing private."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rich.table import Table
 
 from dperm.vertical.session.status import PartyStatus, RunStatus
 
-__all__ = ["LATE_SECONDS", "Page", "TerminalView", "as_data", "bytes_in_words"]
+__all__ = ["LATE_SECONDS", "ProgressPage", "TerminalProgress", "format_bytes", "status_as_dict"]
 
-#: a party that has not answered for this long is called late
+#: a party that has not answered for this long is shown as late
 LATE_SECONDS = 5.0
 
 
-def bytes_in_words(n: int) -> str:
-    """Return a number of bytes for people.
+def format_bytes(n: int) -> str:
+    """Return a number of bytes in readable form.
 
-    >>> bytes_in_words(2_500_000)
+    >>> format_bytes(2_500_000)
     '2.5 MB'
     """
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -35,19 +35,19 @@ def bytes_in_words(n: int) -> str:
     return f"{n} B"
 
 
-def _waits(party: PartyStatus) -> float:
+def _seconds_waiting(party: PartyStatus) -> float:
     return 0.0 if party.waiting_since is None else max(0.0, time.time() - party.waiting_since)
 
 
-def _word(party: PartyStatus) -> str:
+def _state_text(party: PartyStatus) -> str:
     if not party.connected:
         return "not connected"
-    if _waits(party) > LATE_SECONDS:
-        return f"late ({_waits(party):.0f} s)"
+    if _seconds_waiting(party) > LATE_SECONDS:
+        return f"late ({_seconds_waiting(party):.0f} s)"
     return "asked" if party.waiting_since is not None else "answered"
 
 
-def as_data(status: RunStatus) -> dict[str, Any]:
+def status_as_dict(status: RunStatus) -> dict[str, Any]:
     """Return a status as plain data for JSON."""
     recent = status.seconds_per_round[-10:]
     return {
@@ -62,7 +62,7 @@ def as_data(status: RunStatus) -> dict[str, Any]:
         "seconds_per_round": round(sum(recent) / max(1, len(recent)), 4),
         "parties": {
             name: {
-                "state": _word(party),
+                "state": _state_text(party),
                 "bytes_sent": party.bytes_sent,
                 "bytes_received": party.bytes_received,
                 "reconnects": party.reconnects,
@@ -76,21 +76,21 @@ def _table(status: RunStatus) -> Table:
     done = f"{min(status.round, status.n_rounds or 0)} of {status.n_rounds}" if status.n_rounds else "not started"
     budget = "" if status.epsilon is None else f", epsilon {status.epsilon:g} at delta {status.delta:g} reserved"
     table = Table(title=f"{status.run} ({status.method}): {status.state}, round {done}{budget}", box=None)
-    for column in ("party", "state", "sent", "received", "came back"):
+    for column in ("party", "state", "sent", "received", "reconnects"):
         table.add_column(column)
     for name, party in status.parties.items():
         table.add_row(
             name,
-            _word(party),
-            bytes_in_words(party.bytes_sent),
-            bytes_in_words(party.bytes_received),
+            _state_text(party),
+            format_bytes(party.bytes_sent),
+            format_bytes(party.bytes_received),
             str(max(0, party.reconnects - 1)),
         )
     return table
 
 
-class TerminalView:
-    """Shows runs in the terminal while they go on."""
+class TerminalProgress:
+    """Shows runs in the terminal while they are in progress."""
 
     def __init__(self, statuses: Callable[[], Iterable[RunStatus]], console: Console | None = None) -> None:
         self._statuses = statuses
@@ -119,7 +119,7 @@ td,th{text-align:left;padding:.25rem .75rem;border-bottom:1px solid #ddd}progres
 def _html(statuses: Iterable[RunStatus]) -> str:
     parts = [_PAGE]
     for status in statuses:
-        data = as_data(status)
+        data = status_as_dict(status)
         parts.append(f"<h1>{html.escape(status.run)}</h1><p>{html.escape(status.method)}: {html.escape(status.state)}")
         if status.n_rounds:
             done = min(status.round, status.n_rounds)
@@ -128,35 +128,35 @@ def _html(statuses: Iterable[RunStatus]) -> str:
             parts.append(f"; budget reserved for the whole run: epsilon {status.epsilon:g}, delta {status.delta:g}")
         if status.n_rounds:
             parts.append(f'</p><progress max="{status.n_rounds}" value="{done}"></progress>')
-        parts.append("<table><tr><th>party<th>state<th>sent<th>received<th>came back</tr>")
+        parts.append("<table><tr><th>party<th>state<th>sent<th>received<th>reconnects</tr>")
         for name, party in status.parties.items():
-            late = ' class="late"' if _word(party).startswith(("late", "not")) else ""
+            late = ' class="late"' if _state_text(party).startswith(("late", "not")) else ""
             parts.append(
-                f"<tr{late}><td>{html.escape(name)}<td>{html.escape(_word(party))}<td>{bytes_in_words(party.bytes_sent)}"
-                f"<td>{bytes_in_words(party.bytes_received)}<td>{max(0, party.reconnects - 1)}</tr>"
+                f"<tr{late}><td>{html.escape(name)}<td>{html.escape(_state_text(party))}<td>{format_bytes(party.bytes_sent)}"
+                f"<td>{format_bytes(party.bytes_received)}<td>{max(0, party.reconnects - 1)}</tr>"
             )
         parts.append("</table>")
     return "".join(parts)
 
 
-class Page:
-    """A page on this machine only: ``/`` for people, ``/status.json``, ``/metrics`` and ``/health`` for machines."""
+class ProgressPage:
+    """A web page on this machine only: ``/`` for people; ``/status.json``, ``/metrics``, ``/health`` for programs."""
 
     def __init__(
         self, statuses: Callable[[], Iterable[RunStatus]], metrics: Callable[[], str] = lambda: "", port: int = 0
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                pages = {
+                pages: dict[str, tuple[str, Callable[[], str]]] = {
                     "/": ("text/html; charset=utf-8", lambda: _html(statuses())),
-                    "/status.json": ("application/json", lambda: json.dumps([as_data(s) for s in statuses()])),
+                    "/status.json": ("application/json", lambda: json.dumps([status_as_dict(s) for s in statuses()])),
                     "/metrics": ("text/plain; version=0.0.4", metrics),
                     "/health": ("text/plain", lambda: "ok\n"),
                 }
-                kind, content = pages.get(self.path, ("", None))
-                if content is None:
+                if self.path not in pages:
                     self.send_error(404)
                     return
+                kind, content = pages[self.path]
                 body = content().encode()
                 self.send_response(200)
                 self.send_header("Content-Type", kind)
@@ -165,7 +165,7 @@ class Page:
                 self.wfile.write(body)
 
             def log_message(self, *args: Any) -> None:
-                """Requests from this machine are not logged."""
+                """Do not log requests: they come from this machine only."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
