@@ -82,7 +82,7 @@ class Weak:
             state = descent.start()
             for size in rng.multinomial(n, np.full(descent.n_rounds, 1.0 / descent.n_rounds)):
                 task = descent.task(state)
-                state = descent.after(state, drawn(task, self.chances(task), size, rng))
+                state = descent.next_state(state, drawn(task, self.chances(task), size, rng))
             found.append(self.risk(descent.shrunk(state)[0]) - null)
         return found
 
@@ -109,7 +109,7 @@ def weak(fast):
                 best = np.append(length, np.zeros(p)) * one.rows.bound
                 null = one.risk(np.zeros(p + 1)) - one.risk(best)
                 for factor in (1.2, 4.0):
-                    n = round(factor * plan.people_least)
+                    n = round(factor * plan.min_people)
                     draw = one.moments if solver == "moments" else one.descents
                     found = summary(draw(n, max(20, runs // 20) if fast else runs, rng))
                     row = {"loss": loss, "solver": solver, "p": p, "factor": factor, "n": n, "length": length}

@@ -12,8 +12,8 @@ from dperm.objective import L2, Logistic, Objective
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.sharing import WeightedRows
 from dperm.solvers.vertical import TASKS, AdmmSharing, Message, TranscriptSharing
-from dperm.solvers.vertical.sharing import SharingCoordinator, SharingParty
-from dperm.solvers.vertical.transcript import TranscriptCoordinator
+from dperm.solvers.vertical.admm_transcript import TranscriptCoordinator
+from dperm.solvers.vertical.score_sharing import SharingCoordinator, SharingParty
 from dperm.testing import ContractViolation, check_query
 from dperm.testing.vertical import (
     VERTICAL_EXAMPLES,

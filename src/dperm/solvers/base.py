@@ -44,20 +44,20 @@ class Forecast:
         Bound on the excess of the model without weights: a plan whose forecast is above it promises nothing.
     basis : str
         The theorem it rests on, and whether it is an upper bound.
-    assumes : tuple of str
+    assumptions : tuple of str
         What was taken for granted and cannot be known without the data.
-    doubts : tuple of str
+    warnings : tuple of str
         What this budget is too small for, in sentences that a plan shows as warnings.
-    least_seen : float or None
+    min_column_deviation : float or None
         Standard deviation, in ranges, below which a column loses half of its weight or more, where that can be said.
     """
 
     excess: float
     null_excess: float | None
     basis: str
-    assumes: tuple[str, ...]
-    doubts: tuple[str, ...] = ()
-    least_seen: float | None = None
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    min_column_deviation: float | None = None
 
 
 class Solver(ABC):
@@ -112,7 +112,7 @@ class Solver(ABC):
         """Forecast the excess of a calibrated plan from public numbers; None where no theorem covers the case.
 
         ``assumed`` replaces public defaults for what only the data know, such as ``distance``; the functions of
-        :mod:`dperm.solvers.forecasts` list what each method takes.
+        :mod:`dperm.solvers.theory.forecasts` list what each method takes.
         """
         return None
 

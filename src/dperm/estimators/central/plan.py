@@ -81,7 +81,7 @@ class PlanSummary:
         ]
         if self.forecast is not None:
             lines.append(f"expected excess of the objective: {self.forecast.excess:.3g} ({self.forecast.basis})")
-            lines += [f"  assuming {text}" for text in self.forecast.assumes]
+            lines += [f"  assuming {text}" for text in self.forecast.assumptions]
         return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
 
@@ -209,12 +209,13 @@ def _likely_lacks(request: FitRequest, prepared: PreparedFit, forecast: Forecast
         if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
             out.append("the forecast promises nothing over predicting one value for all (such bounds are often loose)")
         # declared scales follow the data, and bought ranges up to a factor of 2 or a note; a declared range need not
-        if request.bounds.features is not None and forecast.least_seen is not None and forecast.least_seen > _NARROW:
+        narrow = forecast.min_column_deviation
+        if request.bounds.features is not None and narrow is not None and narrow > _NARROW:
             out.append(
-                f"{_thin_columns(forecast.least_seen)} lose half of their weight or more: declare narrower ranges, or "
+                f"{_thin_columns(narrow)} lose half of their weight or more: declare narrower ranges, or "
                 "Bounds(centre=, scale=, clip=)"
             )
-        out += forecast.doubts
+        out += forecast.warnings
     return tuple(out)
 
 

@@ -14,15 +14,15 @@ from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
 from dperm.errors import InvalidBounds, InvalidInput, Unsupported
 from dperm.estimators.central.base import BOUNDS_PUBLIC, Problem
+from dperm.estimators.ledger_sharing import check_ledger
+from dperm.estimators.local.fit_rounds import LocalRounds
 from dperm.estimators.local.report import (
-    checked_collection,
-    checked_ledger,
-    collection_charged,
+    charge_simulation,
+    charge_task,
+    check_collection,
     local_report,
-    task_charged,
 )
-from dperm.estimators.local.rounds import LocalRounds
-from dperm.estimators.local.rows import Rows, blocks
+from dperm.estimators.local.row_transform import RowTransform, dense_blocks
 from dperm.objective import L2
 from dperm.privacy.local.few_levels import FewLevels
 from dperm.privacy.local.one_bit import OneBit
@@ -90,7 +90,7 @@ class LocalFit(LocalRounds):
         rows, n_outputs = self._rows(n_features, None, by_name=False), self._n_outputs(n_classes)
         if self.solver == "sgd":
             return self._descent(self._linear(rows, n_outputs, 2), rows).forecast(n)
-        return self._linear(rows, n_outputs, self._degree(rows, n_outputs, n)).forecast(n, rows.energies)
+        return self._linear(rows, n_outputs, self._degree(rows, n_outputs, n)).forecast(n, rows.mean_squares)
 
     def task(self, n_features: int, names: Any = None, n_people: int | None = None) -> Task:
         """Return what people are asked; its ``schema()`` is all that a device needs.
@@ -128,9 +128,9 @@ class LocalFit(LocalRounds):
                 raise InvalidInput(f"{name} must be True or False, not {getattr(self, name)!r}.")
         if self.solver not in SOLVERS:
             raise InvalidInput(f"solver must be one of {', '.join(SOLVERS)}, not {self.solver!r}.")
-        checked_ledger(self.ledger)
+        check_ledger(self.ledger)
 
-    def _rows(self, n_features: int, names: Any, by_name: bool = True) -> Rows:
+    def _rows(self, n_features: int, names: Any, by_name: bool = True) -> RowTransform:
         if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer) or n_features < 1:
             raise InvalidInput(f"n_features must be a whole number of 1 or more, not {n_features!r}.")
         bounds = self.bounds
@@ -141,13 +141,13 @@ class LocalFit(LocalRounds):
         scaling = bounds.scaling(int(n_features), names, centred=bool(self.fit_intercept))
         if (scaling.scale <= 0.0).any():
             raise InvalidBounds("a column with equal bounds tells nothing: leave it out.")
-        return Rows(scaling, bool(self.fit_intercept))
+        return RowTransform(scaling, bool(self.fit_intercept))
 
     def _n_outputs(self, n_classes: int | None) -> int:
         """Number of weight vectors."""
         return 1
 
-    def _degree(self, rows: Rows, n_outputs: int, n_people: int | None) -> int:
+    def _degree(self, rows: RowTransform, n_outputs: int, n_people: int | None) -> int:
         """Degree of the polynomial that stands for the loss."""
         return 2
 
@@ -156,7 +156,12 @@ class LocalFit(LocalRounds):
         raise NotImplementedError
 
     def _linear(
-        self, rows: Rows, n_outputs: int, degree: int, names: Any = None, about_target: dict[str, Any] | None = None
+        self,
+        rows: RowTransform,
+        n_outputs: int,
+        degree: int,
+        names: Any = None,
+        about_target: dict[str, Any] | None = None,
     ) -> LinearTask:
         return LinearTask(
             loss=self._loss_name,
@@ -180,10 +185,10 @@ class LocalFit(LocalRounds):
         if not self.refuse_hopeless:
             return
         plan = self.plan(max(n, 1), n_features, n_classes)
-        if n < plan.people_least:
+        if n < plan.min_people:
             raise Unsupported(
                 f"{n} people are too few for {n_features} columns at epsilon {self.epsilon:g}: weights stand out of "
-                f"their noise from about {plan.people_least} on, and a fit gains half of what can be gained over "
+                f"their noise from about {plan.min_people} on, and a fit gains half of what can be gained over "
                 f"weights 0 from about {plan.people_needed} on; ask more people, raise epsilon, use fewer columns, or "
                 "set refuse_hopeless=False."
             )
@@ -204,7 +209,7 @@ class LocalFit(LocalRounds):
             source = RandomSource(self.insecure_seed)
             if self.solver == "sgd":
                 return self._fit_in_rounds(linear, rows, problem, source)
-            with collection_charged(self.ledger, linear.task, source, self._fingerprint(problem)) as charged:
+            with charge_simulation(self.ledger, linear.task, source, self._fingerprint(problem)) as charged:
                 counts = self._collect(linear, rows, problem, source)
             estimates = linear.estimates(counts, self._penalty_of_rows(rows))
         self._take(linear, rows, counts, estimates, problem.classes)
@@ -240,9 +245,9 @@ class LocalFit(LocalRounds):
             )
         linear = asked[0]
         linear.task.check(counts)
-        people = checked_collection(self.ledger, counts, n_people)
+        people = check_collection(self.ledger, counts, n_people)
         # the reports are out, whatever comes of them: charged before anything else is refused
-        charged = task_charged(self.ledger, linear.task, people, secure=counts.secure)
+        charged = charge_task(self.ledger, linear.task, people, secure=counts.secure)
         self._refuse(counts.n_people, n_features, None)
         estimates = linear.estimates(counts, self._penalty_of_rows(rows))
         self._take_names(rows, names)
@@ -251,7 +256,7 @@ class LocalFit(LocalRounds):
         self._write_report(linear, linear.task, self._about_declared(), charged, **about_reports)
         return self
 
-    def _take_names(self, rows: Rows, names: Any) -> None:
+    def _take_names(self, rows: RowTransform, names: Any) -> None:
         self.n_features_in_ = rows.scaling.n_features
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -273,7 +278,7 @@ class LocalFit(LocalRounds):
         """What the data's owner takes as public of the target, as plain data for the schema."""
         return self._declared_target()
 
-    def _penalty_of_rows(self, rows: Rows) -> float:
+    def _penalty_of_rows(self, rows: RowTransform) -> float:
         """Strength for the weights of rows, which are ``bound`` times those of scaled features."""
         return float(self.strength) / rows.bound**2
 
@@ -284,12 +289,12 @@ class LocalFit(LocalRounds):
         table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
         return self.ledger.fingerprint([*table, problem.target])
 
-    def _collect(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Counts:
+    def _collect(self, linear: LinearTask, rows: RowTransform, problem: Problem, source: RandomSource) -> Counts:
         """Let everybody report, some at a time."""
         task, total, start = linear.task, linear.task.no_counts(), 0
-        for block in blocks(problem.X):
+        for block in dense_blocks(problem.X):
             target = problem.target[start : start + len(block)]
-            total += task.collect(self._records(rows.of(block), target, linear), source)
+            total += task.collect(self._records(rows.apply(block), target, linear), source)
             start += len(block)
         return total
 
@@ -303,10 +308,15 @@ class LocalFit(LocalRounds):
         return TargetRange(-1.0, 1.0)
 
     def _take(
-        self, linear: LinearTask, rows: Rows, counts: Counts | None, estimates: tuple[Estimate, ...], classes: Any
+        self,
+        linear: LinearTask,
+        rows: RowTransform,
+        counts: Counts | None,
+        estimates: tuple[Estimate, ...],
+        classes: Any,
     ) -> None:
         """Set the fitted attributes, in the user's units."""
-        turn, shift = rows.back(self._target_range())
+        turn, shift = rows.to_user_units(self._target_range())
         weights = np.array([turn @ one.weights + shift for one in estimates])
         reasons = [one.reason for one in estimates if one.covariance is None]
         self.intervals_reason_ = reasons[0] if reasons else None

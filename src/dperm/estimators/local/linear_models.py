@@ -14,7 +14,7 @@ from dperm.estimators.central.base import Problem
 from dperm.estimators.central.classification import PrivateClassifier
 from dperm.estimators.central.regression import PrivateRegressor
 from dperm.estimators.local.fit import LocalFit
-from dperm.estimators.local.rows import Rows
+from dperm.estimators.local.row_transform import RowTransform
 from dperm.estimators.persistence.prediction import class_probabilities
 from dperm.estimators.persistence.saved import SavedModel, SavedProbabilities
 from dperm.solvers.local import LinearTask
@@ -59,7 +59,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         Level of ``intervals_``.
     refuse_hopeless : bool
         Whether to refuse a fit of so few people that weights are not expected to stand out of their noise, saying how
-        many it takes; see ``plan(...).people_least``.
+        many it takes; see ``plan(...).min_people``.
     n_levels : int
         2 for reports of one bit; 3 to 16 for reports of one of so many levels, with less noise from epsilon 1 on.
     solver : {"moments", "sgd"}
@@ -152,12 +152,12 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     def _degrees(self) -> tuple[int, ...]:
         return (2, 4) if self.degree == "auto" else (int(self.degree),)
 
-    def _degree(self, rows: Rows, n_outputs: int, n_people: int | None) -> int:
+    def _degree(self, rows: RowTransform, n_outputs: int, n_people: int | None) -> int:
         if self.degree != "auto":
             return int(self.degree)
         if n_people is None or rows.n_columns > _MOST_FOR_QUARTIC:
             return 2
-        plans = [self._linear(rows, n_outputs, degree).forecast(n_people, rows.energies) for degree in (2, 4)]
+        plans = [self._linear(rows, n_outputs, degree).forecast(n_people, rows.mean_squares) for degree in (2, 4)]
         return min(plans, key=lambda plan: plan.excess).degree
 
     def _n_outputs(self, n_classes: int | None) -> int:

@@ -14,13 +14,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
-from dperm.estimators.ledger_sharing import LedgerSharing
+from dperm.estimators.ledger_sharing import LedgerSharing, check_ledger
 from dperm.estimators.local.report import (
-    checked_collection,
-    checked_ledger,
-    collection_charged,
+    charge_simulation,
+    charge_task,
+    check_collection,
     local_report,
-    task_charged,
 )
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.local.one_bit import OneBit
@@ -84,11 +83,11 @@ class _Queries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any) -> Self:
         """Simulate the collection with one person per row; charges the ledger with every call."""
-        checked_ledger(self.ledger)
+        check_ledger(self.ledger)
         records = self._records(X)
         source = RandomSource(self.insecure_seed)
         fingerprint = None if self.ledger is None else self.ledger.fingerprint([np.ascontiguousarray(records)])
-        with collection_charged(self.ledger, self.task, source, fingerprint) as charged:
+        with charge_simulation(self.ledger, self.task, source, fingerprint) as charged:
             counts = self.task.collect(records, source)
         return self._take(counts, counts.n_people, charged, simulated=True)
 
@@ -101,8 +100,9 @@ class _Queries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
         if not isinstance(counts, Counts):
             raise InvalidInput(f"counts must be the Counts of a task, not {type(counts).__name__}.")
         self.task.scaled_sums(counts)  # refuses those of another task before anything is charged
-        people = checked_collection(checked_ledger(self.ledger), counts, n_people)
-        charged = task_charged(self.ledger, self.task, people, secure=counts.secure)
+        check_ledger(self.ledger)
+        people = check_collection(self.ledger, counts, n_people)
+        charged = charge_task(self.ledger, self.task, people, secure=counts.secure)
         return self._take(counts, people, charged, simulated=False)
 
     def _records(self, X: Any) -> NDArray[Any]:
@@ -180,7 +180,8 @@ class Marginals(_Queries):
     ) -> None:
         self.epsilon, self.n_bits, self.k, self.n_people, self.degree = epsilon, n_bits, k, n_people, degree
         self.version, self.window = version, window
-        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
+        check_ledger(ledger)
+        self.ledger, self.insecure_seed = ledger, insecure_seed
         self._made()  # refuses bad parameters
 
     _public = ("epsilon", "n_bits", "k", "n_people", "degree", "version", "window")
@@ -314,7 +315,8 @@ class SmoothQueries(_Queries):
     ) -> None:
         self.epsilon, self.low, self.high, self.n_degrees, self.decay = epsilon, low, high, n_degrees, decay
         self.version, self.window = version, window
-        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
+        check_ledger(ledger)
+        self.ledger, self.insecure_seed = ledger, insecure_seed
         self._made()  # refuses bad parameters
 
     _public = ("epsilon", "low", "high", "n_degrees", "decay", "version", "window")

@@ -23,12 +23,11 @@ from dperm.reporting.report import PrivacyReport, ReleaseLine
 from dperm.solvers.local import Counts, DescentState, LocalDescent, Task
 
 __all__ = [
-    "checked_collection",
-    "checked_ledger",
-    "checked_people",
-    "collection_charged",
+    "charge_simulation",
+    "charge_task",
+    "check_collection",
+    "check_people",
     "local_report",
-    "task_charged",
 ]
 
 ONCE = "each person reports once for this task"
@@ -45,15 +44,8 @@ _REPORTS = "reports, one per person"
 _met: dict[tuple[str, str, str], list[Counts | DescentState]] = {}
 
 
-def checked_ledger(ledger: Any) -> Ledger | None:
-    """Refuse what is not a ledger."""
-    if not isinstance(ledger, Ledger | None):
-        raise InvalidInput(f"ledger must be a Ledger or None, not {type(ledger).__name__}.")
-    return ledger
-
-
 @contextmanager
-def collection_charged(
+def charge_simulation(
     ledger: Ledger | None, task: Task, source: RandomSource, fingerprint: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Charge a collection that is about to be simulated, and settle it; yields what a report says of the ledger.
@@ -75,7 +67,7 @@ def collection_charged(
         about.update(_about(books, reservation.dataset, reservation, before.epsilon if known else None))
 
 
-def checked_people(ledger: Ledger | None, n_reports: int, n_people: int | None) -> int:
+def check_people(ledger: Ledger | None, n_reports: int, n_people: int | None) -> int:
     """Return the number of people behind the reports; refuses more reports than people.
 
     With a ledger it must be stated: one charge covers one report per person and no more.
@@ -96,14 +88,14 @@ def checked_people(ledger: Ledger | None, n_reports: int, n_people: int | None) 
     return int(n_people)
 
 
-def checked_collection(ledger: Ledger | None, found: Counts | DescentState, n_people: int | None) -> int:
+def check_collection(ledger: Ledger | None, found: Counts | DescentState, n_people: int | None) -> int:
     """Return the number of people behind counts or a descent's state, all that was met of the task taken together.
 
     Counts of a task grow by addition, and a descent goes on round by round. Two of which neither is part of the other
     hold reports of different collections, or of different collectors: with a ledger, all that this process has met must
-    not be more than one per person (:func:`checked_people`).
+    not be more than one per person (:func:`check_people`).
     """
-    people = checked_people(ledger, found.n_people, n_people)
+    people = check_people(ledger, found.n_people, n_people)
     if ledger is None:
         return people
     asked = found.task if isinstance(found, Counts) else found.descent
@@ -113,7 +105,7 @@ def checked_collection(ledger: Ledger | None, found: Counts | DescentState, n_pe
     if any(_holds(before, found) for before in met):
         return people
     apart = [*(before for before in met if not _holds(found, before)), found]
-    checked_people(ledger, sum(part.n_people for part in apart), n_people)
+    check_people(ledger, sum(part.n_people for part in apart), n_people)
     _met[key] = apart
     return people
 
@@ -133,7 +125,7 @@ def _goes_on(earlier: DescentState, later: DescentState) -> bool:
     return earlier.round < later.round and earlier.n_people <= later.n_people and same
 
 
-def task_charged(
+def charge_task(
     ledger: Ledger | None, asked: Task | LocalDescent, n_people: int, *, secure: bool = True
 ) -> dict[str, Any]:
     """Charge the reports of a task, or of all rounds of a descent, once however often they are counted or fitted.

@@ -32,10 +32,10 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import GradientBlock
-from dperm.solvers import forecasts
-from dperm.solvers._checks import one_per_column, positive, positive_or_each, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.sampling import BlockSampling, Sampling
+from dperm.solvers.coordinate_sampling import BlockSampling, Sampling
+from dperm.solvers.option_checks import one_per_column, positive, positive_or_each, whole
+from dperm.solvers.theory import forecasts
 from dperm.types import FloatArray
 
 __all__ = ["BlockDescent", "coordinate_smoothness"]

@@ -22,9 +22,9 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.printed import Printed, coordinate_multiplier
-from dperm.solvers._checks import whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import BlockDescent
+from dperm.solvers.option_checks import whole
 
 __all__ = ["CoordinateDescent"]
 

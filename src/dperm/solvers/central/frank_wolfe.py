@@ -28,10 +28,10 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.queries import AtomScores, PenalisedAtomScores
-from dperm.solvers import forecasts
-from dperm.solvers._checks import positive, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import positive, whole
+from dperm.solvers.theory import forecasts
 
 __all__ = ["FrankWolfe"]
 

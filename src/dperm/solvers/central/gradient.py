@@ -25,9 +25,9 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import FullGradient
-from dperm.solvers import forecasts
-from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.option_checks import fraction, positive, whole
+from dperm.solvers.theory import forecasts
 
 __all__ = ["GradientDescent"]
 

@@ -34,10 +34,10 @@ from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, greedy_e
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores, PerColumn
-from dperm.solvers import forecasts
-from dperm.solvers._checks import one_per_column, positive, positive_or_each, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import one_per_column, positive, positive_or_each, share, whole
+from dperm.solvers.theory import forecasts
 from dperm.types import FloatArray
 
 __all__ = ["GreedyCoordinateDescent"]

@@ -29,9 +29,9 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.statistics import SecondMoment, unpack_symmetric
-from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.auto.recipes import recipe_for
+from dperm.solvers.option_checks import positive, share, whole
 from dperm.types import FloatArray
 
 __all__ = ["Newton"]

@@ -27,8 +27,8 @@ from dperm.objective import L2, NoPenalty, Objective
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries.perturbed import PerturbedMinimum
-from dperm.solvers._checks import positive
 from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.option_checks import positive
 from dperm.types import FloatArray
 
 __all__ = ["PerturbedMinimiser"]

@@ -26,9 +26,9 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientBlock
 from dperm.queries.greedy import GreedyScores
-from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import positive, share, whole
 
 __all__ = ["Peel"]
 

@@ -25,8 +25,8 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.queries.sampled import SampledGradient
-from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.option_checks import fraction, positive, whole
 
 __all__ = ["StochasticGradientDescent"]
 

@@ -32,9 +32,9 @@ from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.sampled import SampledCorrection
-from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.sgd import default_step, planned, sampling_rate
+from dperm.solvers.option_checks import fraction, positive, whole
 from dperm.types import FloatArray
 
 __all__ = ["VarianceReducedDescent"]

@@ -24,7 +24,7 @@ from dperm.privacy.local.one_bit import OneBit, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.linear_models import LinearTask
-from dperm.solvers.local.quadratic import clear_bar, clearly_kept
+from dperm.solvers.local.quadratic import kept_fraction, significance_threshold
 from dperm.solvers.local.sketch import FloatArray, Sketch
 from dperm.solvers.local.surrogates import logistic_curvature, margins, typical_length
 from dperm.solvers.local.task import Counts, Task
@@ -222,13 +222,15 @@ class LocalDescent:
         object.__setattr__(self, "version", first.version)
 
     @classmethod
-    def of(cls, linear: LinearTask, energies: FloatArray, n_rounds: int, penalty: float = 0.0) -> LocalDescent:
-        """Return a descent on the loss of a one-shot task, if the squares of features are ``energies`` on average."""
+    def from_linear_task(
+        cls, linear: LinearTask, mean_squares: FloatArray, n_rounds: int, penalty: float = 0.0
+    ) -> LocalDescent:
+        """Return a descent on the loss of a one-shot task, if the squares of features are ``mean_squares`` on average."""
         if linear.n_outputs > 1:
             raise Unsupported("a descent knows one output: two classes or a regression; use solver='moments' for more.")
         curvature = 1.0
         if linear.loss == "logistic":
-            length = linear.typical_length * math.sqrt(float(energies.sum()))
+            length = linear.typical_length * math.sqrt(float(mean_squares.sum()))
             curvature = logistic_curvature(margins(linear.dimension, length))
         penalties = np.full(linear.dimension, penalty)
         if linear.intercept:
@@ -238,7 +240,7 @@ class LocalDescent:
             linear.epsilon,
             linear.reach,
             linear.radius,
-            tuple((curvature * energies + penalties).tolist()),
+            tuple((curvature * mean_squares + penalties).tolist()),
             n_rounds,
             penalty,
             linear.intercept,
@@ -271,7 +273,7 @@ class LocalDescent:
         name = f"{self.name}, round {state.round + 1} of {self.n_rounds}"
         return Task(name, self.epsilon, sketch, self.version, self.inputs, self.n_levels, self.window)
 
-    def after(self, state: DescentState, counts: Counts) -> DescentState:
+    def next_state(self, state: DescentState, counts: Counts) -> DescentState:
         """Return the state after a group's reports were counted."""
         if state.round >= self.n_rounds:
             raise InvalidInput(f"all {self.n_rounds} rounds of this descent are over.")
@@ -311,7 +313,7 @@ class LocalDescent:
         """Return the mean weights shrunk by the known noise of all rounds, and what that left of them, from 0 to 1."""
         weights, height = self.estimate(state), np.asarray(self.curvatures)
         noise, null = (_spread(state.variances, state.delay, share) / height for share in (1.0, _FLATTEST))
-        kept = clearly_kept(float(height @ weights**2), float(noise.sum()), null)
+        kept = kept_fraction(float(height @ weights**2), float(noise.sum()), null)
         return kept * weights, kept
 
     def run(self, records: ArrayLike, source: RandomSource) -> DescentState:
@@ -340,7 +342,7 @@ class LocalDescent:
         rounds, flat = (float(_spread(alike, 1.0, share)[0]) * self.n_rounds for share in (1.0, _FLATTEST))
         columns = len(self.reach) - self.intercept
         curvature = float(height[:columns].mean())
-        assumes = (
+        assumptions = (
             f"the objective's curvature is {curvature:.3g} along the weight of a column",
             f"the best weights have length {length:.3g}, evenly over {columns} columns",
         )
@@ -350,9 +352,9 @@ class LocalDescent:
             bias=0.0,
             null_excess=curvature * length**2 / 2.0,
             degree=None,
-            assumes=assumes,
-            clear=flat / rounds * clear_bar(noise) / float(noise.sum()),
-            along=float(noise[:columns].mean() / noise.sum()),
+            assumptions=assumptions,
+            threshold_factor=flat / rounds * significance_threshold(noise) / float(noise.sum()),
+            share_along_weights=float(noise[:columns].mean() / noise.sum()),
             dimension=len(self.reach),
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.solvers.local.quadratic import share_above
+from dperm.solvers.local.quadratic import shrinkage_factors
 from dperm.solvers.local.sketch import FloatArray
 
 __all__ = ["LocalForecast"]
@@ -38,11 +38,11 @@ class LocalForecast:
         Excess risk of weights 0.
     degree : int or None
         Degree of the polynomial that stands for the loss; None if none does.
-    assumes : tuple of str
+    assumptions : tuple of str
         What was taken for granted.
-    clear : float
+    threshold_factor : float
         How many times its noise a fit must stand out before any of it is kept.
-    along : float
+    share_along_weights : float
         Share of the noise that lies along the best weights.
     dimension : int
         Number of weights.
@@ -53,9 +53,9 @@ class LocalForecast:
     bias: float
     null_excess: float
     degree: int | None
-    assumes: tuple[str, ...]
-    clear: float
-    along: float
+    assumptions: tuple[str, ...]
+    threshold_factor: float
+    share_along_weights: float
     dimension: int
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class LocalForecast:
         lines = [
             f"{self.n} people: expected excess risk {self.excess:.3g} ({parts}); weights 0 have {self.null_excess:.3g}",
             self._needed(),
-            *(f"  assuming {text}" for text in self.assumes),
+            *(f"  assuming {text}" for text in self.assumptions),
         ]
         return "\n".join(lines)
 
@@ -74,7 +74,7 @@ class LocalForecast:
             return "no number of people is enough to beat weights 0"
         return (
             f"about {self.people_needed} people are needed to gain half of what can be gained over weights 0; fits of "
-            f"fewer than {self.people_least} are refused"
+            f"fewer than {self.min_people} are refused"
         )
 
     @property
@@ -85,9 +85,9 @@ class LocalForecast:
     def _excess(self, noise: float) -> float:
         signal = math.sqrt(2.0 * self.null_excess)
         along, rest = _normal(self.dimension)
-        found = signal + math.sqrt(2.0 * noise * self.along) * along
-        rest = 2.0 * noise * (1.0 - self.along) * rest
-        kept = share_above(found**2 + rest, 2.0 * noise, 2.0 * noise * self.clear)
+        found = signal + math.sqrt(2.0 * noise * self.share_along_weights) * along
+        rest = 2.0 * noise * (1.0 - self.share_along_weights) * rest
+        kept = shrinkage_factors(found**2 + rest, 2.0 * noise, 2.0 * noise * self.threshold_factor)
         return float(((kept * found - signal) ** 2 + kept**2 * rest).mean()) / 2.0 + self.bias
 
     @property
@@ -96,15 +96,15 @@ class LocalForecast:
         return self.people_for((self.null_excess + self.bias) / 2.0)
 
     @property
-    def people_least(self) -> int:
+    def min_people(self) -> int:
         """Number of people below which fits are refused: typical weights would not stand out of their noise."""
         self._check_reachable(self.null_excess)
-        return math.ceil(self.noise * self.n * max(1.0, self.clear) / (self.null_excess - self.bias))
+        return math.ceil(self.noise * self.n * max(1.0, self.threshold_factor) / (self.null_excess - self.bias))
 
     @property
     def hopeless(self) -> bool:
         """True if a fit would be refused: weights 0 are expected to do about as well."""
-        return self.n < self.people_least
+        return self.n < self.min_people
 
     def people_for(self, target: float) -> int:
         """Number of people for this expected excess risk."""

@@ -15,7 +15,7 @@ from scipy.special import gammaln
 from dperm.errors import InvalidInput
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.moments import Moments
-from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic, clear_bar
+from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic, significance_threshold
 from dperm.solvers.local.quartic import NoisyQuartic
 from dperm.solvers.local.sketch import FloatArray
 from dperm.solvers.local.surrogates import (
@@ -215,14 +215,14 @@ class LinearTask:
         return tuple(replace(one, covariance=None, reason=one.reason or reason) for one in found)
 
     # ---------------------------------------------------------------------------------- before anybody is asked
-    def forecast(self, n: int, energies: FloatArray) -> LocalForecast:
-        """Say what ``n`` people can achieve if the squares of features are ``energies`` on average.
+    def forecast(self, n: int, mean_squares: FloatArray) -> LocalForecast:
+        """Say what ``n`` people can achieve if the squares of features are ``mean_squares`` on average.
 
         The best weights are taken to lie evenly on all features but the intercept, which tells nothing by itself.
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
-        sketch, columns = self.sketch, energies[: self.dimension - self.intercept]
+        sketch, columns = self.sketch, mean_squares[: self.dimension - self.intercept]
         width = (sketch.high - sketch.low) * self.task.bit.gain / 2.0
         length = self.typical_length
         effects = self._effects(width, length) / np.asarray(sketch.shares)
@@ -230,11 +230,13 @@ class LinearTask:
         # a parabola steeper than the loss moves its minimiser less
         own = 2.0 * self.coefficients[0] if self.degree == 2 else true
         # without a signal only the slopes' noise matters, and the bar is made of it
-        null = effects[: self.dimension] / energies
-        noise = (effects[: self._n_first].reshape(-1, self.dimension).sum(axis=0) + self._by_entry(effects)) / energies
+        null = effects[: self.dimension] / mean_squares
+        noise = (
+            effects[: self._n_first].reshape(-1, self.dimension).sum(axis=0) + self._by_entry(effects)
+        ) / mean_squares
         noise /= self.n_outputs
-        assumes = (
-            f"a scaled row's squares sum to {energies.sum():.3g} on average",
+        assumptions = (
+            f"a scaled row's squares sum to {mean_squares.sum():.3g} on average",
             f"the best weights have length {length:.3g}, evenly over {len(columns)} columns",
         )
         return LocalForecast(
@@ -243,9 +245,9 @@ class LinearTask:
             bias=self._bias(columns),
             null_excess=true * float(columns.mean()) * length**2 / 2.0,
             degree=self.degree,
-            assumes=assumes,
-            clear=clear_bar(null) / float(noise.sum()),
-            along=float(noise[: len(columns)].mean() / noise.sum()),
+            assumptions=assumptions,
+            threshold_factor=significance_threshold(null) / float(noise.sum()),
+            share_along_weights=float(noise[: len(columns)].mean() / noise.sum()),
             dimension=self.dimension,
         )
 

@@ -10,10 +10,10 @@ from scipy import stats
 
 from dperm.solvers.local.sketch import FloatArray
 
-__all__ = ["Estimate", "NoisyQuadratic", "clear_bar", "clearly_kept", "interval", "share_above"]
+__all__ = ["Estimate", "NoisyQuadratic", "interval", "kept_fraction", "shrinkage_factors", "significance_threshold"]
 
 #: an interval needs every curvature to stand out of its noise by this factor: the delta method is linear in the noise
-_CLEAR = 4.0
+_CURVATURE_TO_NOISE = 4.0
 #: how often some of nothing but noise may be kept
 _FALSE_ALARM = 0.01
 
@@ -73,7 +73,7 @@ class NoisyQuadratic:
         """
         hessian, variance = self.hessian.copy(), self.hessian_variance.copy()
         off = ~np.eye(self.dimension, dtype=bool)
-        kept = _kept(float((hessian[off] ** 2).sum()), float(variance[off].sum()))
+        kept = _signal_share(float((hessian[off] ** 2).sum()), float(variance[off].sum()))
         known = variance == 0.0
         hessian[off & ~known] *= kept
         variance[off] *= kept**2
@@ -83,7 +83,7 @@ class NoisyQuadratic:
         if n_private > 1:
             values, noise = diagonal[private], np.diag(variance)[private]
             centre = float(values.mean())
-            kept = _kept(float(((values - centre) ** 2).sum()), float(noise.sum()) * (1.0 - 1.0 / n_private))
+            kept = _signal_share(float(((values - centre) ** 2).sum()), float(noise.sum()) * (1.0 - 1.0 / n_private))
             diagonal[private] = centre + kept * (values - centre)
             np.fill_diagonal(hessian, diagonal)
             spread = np.diag(variance).copy()
@@ -91,7 +91,7 @@ class NoisyQuadratic:
             np.fill_diagonal(variance, spread)
         return NoisyQuadratic(hessian, self.slope, variance, self.slope_variance)
 
-    def clear_curvature(self) -> tuple[FloatArray, FloatArray]:
+    def floored_curvature(self) -> tuple[FloatArray, FloatArray]:
         """Return the eigenvalues and axes of H.
 
         A curvature below its noise is not told from 0: it is raised to the noise, the projection on what may be true.
@@ -102,7 +102,7 @@ class NoisyQuadratic:
     def minimise(self, radius: float) -> Estimate:
         """Estimate the minimiser over the ball of this radius."""
         steady = self.shrunk_hessian()
-        values, axes = steady.clear_curvature()
+        values, axes = steady.floored_curvature()
         along = axes.T @ self.slope
         plain = axes @ (along / values)
         # the noise at the weights found, and at weights 0, where that of H does not matter
@@ -110,7 +110,7 @@ class NoisyQuadratic:
             np.diag(axes.T @ steady.gradient_covariance(at) @ axes) / values
             for at in (_into_ball(plain, radius), np.zeros_like(plain))
         )
-        kept = clearly_kept(float((along**2 / values).sum()), float(noise.sum()), null)
+        kept = kept_fraction(float((along**2 / values).sum()), float(noise.sum()), null)
         unshrunk, covariance, reason = self._unshrunk(radius)
         return Estimate(
             _into_ball(kept * _in_ball(values, axes, along, radius), radius), unshrunk, covariance, reason, kept
@@ -133,7 +133,7 @@ def interval(
     """Return the covariance of a minimiser by the delta method, or None and the reason why there is none."""
     noise = math.sqrt(float(curvature_variance.sum(axis=1).max()))
     values, axes = np.linalg.eigh(curvature)
-    if values[0] <= _CLEAR * noise:
+    if values[0] <= _CURVATURE_TO_NOISE * noise:
         return None, "the smallest curvature does not stand out of its noise: more people are needed"
     if np.linalg.norm(weights) >= radius:
         return None, "the minimiser lies outside the ball of weights: a larger radius is needed"
@@ -141,30 +141,30 @@ def interval(
     return inverse @ gradient_covariance @ inverse, None
 
 
-def _kept(total: float, noise: float) -> float:
+def _signal_share(total: float, noise: float) -> float:
     """Share of a sum of squares that is not noise."""
     return max(0.0, 1.0 - noise / total) if total > 0.0 else 0.0
 
 
-def clearly_kept(total: float, noise: float, null: FloatArray) -> float:
+def kept_fraction(total: float, noise: float, null: FloatArray) -> float:
     """Share of a sum of squares that is not noise, 0 unless the sum is larger than noise alone all but rarely is.
 
     ``null`` are the expected squares of its terms without a signal. From a bar on weights are kept, at first no more
     than they are longer than the bar: those just above it are the ones that noise has enlarged.
     """
     if not total > 0.0 or float(null.sum()) <= 0.0:
-        return _kept(total, noise)
-    return float(share_above(np.array([total]), noise, clear_bar(null))[0])
+        return _signal_share(total, noise)
+    return float(shrinkage_factors(np.array([total]), noise, significance_threshold(null))[0])
 
 
-def share_above(total: FloatArray, noise: float, bar: float) -> FloatArray:
+def shrinkage_factors(total: FloatArray, noise: float, bar: float) -> FloatArray:
     """Shares that are kept of sums of squares, given what noise adds to them and the bar."""
     below = np.sqrt(bar / np.maximum(total, bar))
     # grows with the length as in soft thresholding, and for clear weights leaves nothing but the first share
     return np.clip(np.minimum(1.0 - noise / np.maximum(total, bar), 1.0 - below ** (1.0 / below)), 0.0, 1.0)
 
 
-def clear_bar(null: FloatArray) -> float:
+def significance_threshold(null: FloatArray) -> float:
     """What a sum of squares of noise alone, with these expectations of its terms, exceeds once in a hundred times."""
     # a sum of unequal squares is about a multiple of a chi-square (Satterthwaite 1946)
     alone = float(null.sum())

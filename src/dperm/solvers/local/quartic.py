@@ -72,13 +72,13 @@ class NoisyQuartic:
         """How many entries of the full tensor each known entry stands for."""
         return np.array([len(set(permutations(row))) for row in self.index.tolist()], np.float64)
 
-    def bent(self, weights: FloatArray) -> NoisyQuadratic:
+    def local_quadratic(self, weights: FloatArray) -> NoisyQuadratic:
         """Return the quadratic whose gradient at these weights is that of the quartic.
 
         What T adds to H is cut to the share of H that it can be.
         """
         flat = self.quadratic
-        scales, axes = flat.clear_curvature()
+        scales, axes = flat.floored_curvature()
         root = axes * np.sqrt(scales)
         inverse = axes / np.sqrt(scales)
         shares, turned = np.linalg.eigh(inverse.T @ (4.0 * self._along(weights)) @ inverse)
@@ -92,7 +92,7 @@ class NoisyQuartic:
         """Estimate the minimiser over the ball of this radius: that of the bent quadratic, until it stays."""
         estimate = self.quadratic.minimise(radius)
         for _ in range(_ROUNDS):
-            before, estimate = estimate.weights, self.bent(estimate.weights).minimise(radius)
+            before, estimate = estimate.weights, self.local_quadratic(estimate.weights).minimise(radius)
             if float(np.abs(estimate.weights - before).max()) <= _SETTLED * radius:
                 break
         unshrunk, covariance, reason = self._unshrunk(estimate.unshrunk, radius)

@@ -26,7 +26,7 @@ from dperm.errors import InvalidInput
 from dperm.objective import Constraint
 from dperm.objective._checks import indices, non_negative, positive
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.sampling import Sampling
+from dperm.solvers.coordinate_sampling import Sampling
 from dperm.types import FloatArray
 
 __all__ = [
@@ -293,7 +293,7 @@ def block_frank_wolfe(
     --------
     >>> from dperm.objective import Simplex
     >>> from dperm.solvers.theory.curvature import Quadratic
-    >>> from dperm.solvers.sampling import ElementarySampling
+    >>> from dperm.solvers.coordinate_sampling import ElementarySampling
     >>> product = ProductSet.equal(Simplex(), n_blocks=1, size=2)
     >>> run = block_frank_wolfe(Quadratic(np.eye(2)), product, ElementarySampling(1), 200, RandomSource())
     >>> bool(abs(run.x - 0.5).max() < 0.01)

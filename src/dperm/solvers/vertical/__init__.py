@@ -4,26 +4,26 @@ A task is the public description of a run; it makes the programs of both sides, 
 process and the multi-party runtime between processes.
 """
 
+from dperm.solvers.vertical.admm_transcript import TranscriptSharing
 from dperm.solvers.vertical.baselines import centralised, local_only
-from dperm.solvers.vertical.exact import ExactSharing
+from dperm.solvers.vertical.exact_admm import ExactSharing
 from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe
 from dperm.solvers.vertical.frank_wolfe_transcript import SketchedFrankWolfe
-from dperm.solvers.vertical.programs import CoordinatorProgram, Message, PartyProgram
-from dperm.solvers.vertical.runner import Conversation, message_bytes, run_in_process
-from dperm.solvers.vertical.sharing import AdmmSharing, BlocksOverParties
-from dperm.solvers.vertical.stochastic import SgdOverParties
+from dperm.solvers.vertical.in_process import MessageLog, message_bytes, run_in_process
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, PartyProgram
+from dperm.solvers.vertical.score_sharing import AdmmSharing, BlocksOverParties
+from dperm.solvers.vertical.sgd import SgdOverParties
 from dperm.solvers.vertical.task import VerticalResult, VerticalTask
-from dperm.solvers.vertical.transcript import TranscriptSharing
 
 __all__ = [
     "TASKS",
     "AdmmSharing",
     "BlocksOverParties",
-    "Conversation",
     "CoordinatorProgram",
     "DistributedFrankWolfe",
     "ExactSharing",
     "Message",
+    "MessageLog",
     "PartyProgram",
     "SgdOverParties",
     "SketchedFrankWolfe",

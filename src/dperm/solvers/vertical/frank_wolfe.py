@@ -30,11 +30,11 @@ from dperm.privacy.mechanisms.selection import race_scale
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL, SCORES, ColumnValues, LocalAtomScores, SharedSlopes
-from dperm.solvers._checks import positive, whole
-from dperm.solvers.sampling import NiceSampling
-from dperm.solvers.vertical.path import Path, PathCoordinator
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalTask, expect_arrays, few_enough
+from dperm.solvers.coordinate_sampling import NiceSampling
+from dperm.solvers.option_checks import positive, whole
+from dperm.solvers.vertical.frank_wolfe_path import FrankWolfeCoordinatorBase, FrankWolfePath
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.task import VerticalTask, check_message, check_round_count
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["DistributedFrankWolfe", "FrankWolfeParty", "choice_group"]
@@ -84,7 +84,7 @@ class DistributedFrankWolfe(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        few_enough(self, "n_steps")
+        check_round_count(self, "n_steps")
         positive(self, "radius")
         if self.n_sampled is not None:
             whole(self, "n_sampled")
@@ -138,9 +138,11 @@ class DistributedFrankWolfe(VerticalTask):
             return 1.0
         return min(self.n_sampled / facts.d for facts in self.parties.values())
 
-    def path(self) -> Path:
+    def path(self) -> FrankWolfePath:
         """Return the path before its first step, over all columns or over those of one party."""
-        return Path(self.radius / len(self.parties) if self.product else self.radius, self.smallest_probability)
+        return FrankWolfePath(
+            self.radius / len(self.parties) if self.product else self.radius, self.smallest_probability
+        )
 
     def groups(self) -> tuple[str, ...]:
         """Names of the releases of one step."""
@@ -194,7 +196,7 @@ class FrankWolfeParty:
 
     def _settled_column(self, request: Message) -> int:
         """Take the step, and return the column that is asked for: the one just chosen, or -1 for none."""
-        expect_arrays(request, "send")
+        check_message(request, "send")
         column, moved = request.facts.get("column"), request.facts.get("moved")
         chosen, sign = self._place % self._facts.d, 1 if self._place < self._facts.d else -1
         if not isinstance(column, int) or not isinstance(moved, bool):
@@ -215,7 +217,7 @@ class FrankWolfeParty:
 
     def _choose(self, request: Message) -> Message:
         task = self.task
-        expect_arrays(request, "choose", residual=("float64", (task.n,)))
+        check_message(request, "choose", residual=("float64", (task.n,)))
         self._inbox.put(RESIDUAL, request.arrays["residual"])
         columns = self._columns()
         query = LocalAtomScores(task.limit, columns, task.common_bound)
@@ -289,7 +291,7 @@ class FrankWolfeParty:
         self._path.kept = dict(zip(columns, kept, strict=True))
 
 
-class FrankWolfeCoordinator(PathCoordinator):
+class FrankWolfeCoordinator(FrankWolfeCoordinatorBase):
     """The coordinator's program; it holds the label and the columns that became active."""
 
     def __init__(self, task: DistributedFrankWolfe, target: FloatArray, charges: Charges, source: RandomSource) -> None:
@@ -337,7 +339,7 @@ class FrankWolfeCoordinator(PathCoordinator):
 
     def _winner(self, replies: Mapping[str, Message]) -> dict[str, int]:
         for reply in replies.values():
-            expect_arrays(reply, "finalist", **FINALIST)
+            check_message(reply, "finalist", **FINALIST)
         finalists = [
             Finalist(int(reply.arrays["place"][0]), float(reply.arrays["score"][0]), reply.arrays["digits"])
             for reply in replies.values()
@@ -352,7 +354,7 @@ class FrankWolfeCoordinator(PathCoordinator):
     @staticmethod
     def _own_choices(replies: Mapping[str, Message]) -> dict[str, int]:
         for reply in replies.values():
-            expect_arrays(reply, "choice", **CHOICE)
+            check_message(reply, "choice", **CHOICE)
         return {name: int(reply.arrays["choice"][0]) for name, reply in replies.items()}
 
     def restore(self, state: Message) -> None:

@@ -24,11 +24,11 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, Mechanism, NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL, LocalAtomScores, WeightedRows
 from dperm.queries.transcript import SketchedColumn, SketchedTarget
-from dperm.solvers._checks import share, whole
+from dperm.solvers.option_checks import share, whole
 from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe, FrankWolfeParty, choice_group
-from dperm.solvers.vertical.path import PathCoordinator
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import expect_arrays
+from dperm.solvers.vertical.frank_wolfe_path import FrankWolfeCoordinatorBase
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.task import check_message
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["SketchedFrankWolfe"]
@@ -131,7 +131,7 @@ class SketchedParty(FrankWolfeParty):
 
     def _choose(self, request: Message) -> Message:
         task = self.task
-        expect_arrays(request, "choose", residual=("float64", (task.n,)))
+        check_message(request, "choose", residual=("float64", (task.n,)))
         if self._round == 0:  # the label holder's sketch, without which there are no residuals
             task.charge(SketchedTarget.name, self._charges)
         self._inbox.put(RESIDUAL, request.arrays["residual"])
@@ -160,7 +160,7 @@ class SketchedParty(FrankWolfeParty):
         return Message("sketch", {"sketch": self._holder.release(query, task.mechanism(group))})
 
 
-class SketchedCoordinator(PathCoordinator):
+class SketchedCoordinator(FrankWolfeCoordinatorBase):
     """The coordinator's program; it holds the label, and all else that it knows is public."""
 
     task: SketchedFrankWolfe
@@ -191,7 +191,7 @@ class SketchedCoordinator(PathCoordinator):
                 task.charge(SketchedColumn.name, self._charges)
         else:
             for name, reply in replies.items():
-                expect_arrays(reply, "scored", place=("int64", (1,)), score=("float64", (1,)))
+                check_message(reply, "scored", place=("int64", (1,)), score=("float64", (1,)))
                 task.charge(choice_group(name), self._charges)
                 task.charge(_score_group(name), self._charges)
             best = max(replies, key=lambda name: float(replies[name].arrays["score"][0]))

@@ -29,12 +29,12 @@ from dperm.privacy.accounting.guarantee import Accounting, Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import NOT_COVERED, PrivacyReport, ReleaseLine
-from dperm.solvers._checks import whole
-from dperm.solvers.vertical.programs import CoordinatorProgram, Message, TrainedParty
+from dperm.solvers.option_checks import whole
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, TrainedParty
 from dperm.solvers.vertical.views import VIEWS, view_of
 from dperm.types import FloatArray
 
-__all__ = ["MOST_ROUNDS", "VerticalResult", "VerticalTask", "expect_arrays", "few_enough"]
+__all__ = ["MOST_ROUNDS", "VerticalResult", "VerticalTask", "check_message", "check_round_count"]
 
 
 #: of any method; whoever is asked to take part need not work out a plan without end
@@ -254,14 +254,14 @@ class VerticalTask(ABC):
         return replace(self, budget=Budget(1e9, self.budget.delta))
 
 
-def few_enough(task: VerticalTask, name: str) -> None:
+def check_round_count(task: VerticalTask, name: str) -> None:
     """Refuse a number of rounds or steps that is not a whole number from 1 to :data:`MOST_ROUNDS`."""
     whole(task, name)
     if getattr(task, name) > MOST_ROUNDS:
         raise InvalidInput(f"{name} must be at most {MOST_ROUNDS}.")
 
 
-def expect_arrays(message: Message, kind: str, **arrays: tuple[str, tuple[int, ...]]) -> None:
+def check_message(message: Message, kind: str, **arrays: tuple[str, tuple[int, ...]]) -> None:
     """Refuse a message of another kind, or without exactly these arrays of these types and shapes."""
     if message.kind != kind:
         raise InvalidInput(f"a message of kind {kind!r} was expected here, not {message.kind!r}.")

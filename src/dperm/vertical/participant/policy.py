@@ -18,7 +18,7 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical import TASKS
-from dperm.solvers.vertical.programs import Fact, Message, PartyProgram
+from dperm.solvers.vertical.protocol import Fact, Message, PartyProgram
 from dperm.vertical.identity.alignment import ALIGN, AlignmentHandler, People, clean_identifiers
 from dperm.vertical.identity.keys import Identity
 from dperm.vertical.methods.connection_test import CONNECTION_TEST, ConnectionTestHandler

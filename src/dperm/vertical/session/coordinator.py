@@ -14,7 +14,7 @@ import numpy as np
 
 from dperm.errors import DpermError, PeerRefused, ProtocolError, RunError
 from dperm.privacy.ledger.scope import InnerScope
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Fact, Message
 from dperm.vertical.session import reservations as budget
 from dperm.vertical.session.party import CHECK, JOIN, START
 from dperm.vertical.session.row_checks import refuse_changed_rows

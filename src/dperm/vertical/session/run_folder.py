@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 import numpy as np
 
 from dperm.errors import InvalidInput, ProtocolError, StateLost
-from dperm.solvers.vertical.programs import Fact, Message
+from dperm.solvers.vertical.protocol import Fact, Message
 from dperm.vertical.transport.envelope import checked_name
 from dperm.vertical.transport.wire import checksum, decode, encoded_parts, encoded_size
 

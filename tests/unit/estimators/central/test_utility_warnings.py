@@ -80,9 +80,9 @@ def test_the_plan_says_which_columns_are_lost(wide):
     y = rng.random(n) < 1.0 / (1.0 + np.exp(-3.0 * X[:, 0]))
     model = DPLogisticRegression(bounds=Bounds(features=(-3 * wide, 3 * wide)), insecure_seed=0)
     forecast = model.plan(n, 5).forecast
-    assert 0.002 < forecast.least_seen < 0.05
-    assert any("of its range loses half" in text for text in forecast.assumes)
-    lost = 1.0 / (6.0 * wide) < forecast.least_seen
+    assert 0.002 < forecast.min_column_deviation < 0.05
+    assert any("of its range loses half" in text for text in forecast.assumptions)
+    lost = 1.0 / (6.0 * wide) < forecast.min_column_deviation
     assert lost == (wide > 1)
     assert (model.fit(X, y).score(X, y) < 0.7) == lost
 

@@ -105,7 +105,7 @@ class Population:
             state = descent.start()
             for size in rng.multinomial(n, np.full(descent.n_rounds, 1.0 / descent.n_rounds)):
                 task = descent.task(state)
-                state = descent.after(state, drawn(task, chances(task, self.records, self.likely), size, rng))
+                state = descent.next_state(state, drawn(task, chances(task, self.records, self.likely), size, rng))
             shrunk.append(self.risk(descent.shrunk(state)[0]) - self.null)
             plain.append(self.risk(descent.estimate(state)) - self.null)
         return np.array(shrunk), np.array(plain)

@@ -9,7 +9,7 @@ import pytest
 
 from dperm import Bounds, Budget, Ledger, LocalLinearRegression, LocalLogisticRegression, Marginals, SmoothQueries
 from dperm.errors import BudgetRefused, InvalidData, InvalidInput, Unsupported
-from dperm.estimators.local.report import task_charged
+from dperm.estimators.local.report import charge_task
 from dperm.privacy.accounting.events import Gaussian, RandomizedResponse
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Counts, Task
@@ -232,13 +232,13 @@ class TestRoundsThatPeopleAnswer:
         state = descent.start()
         records = np.column_stack([x, np.ones(len(x))]) / np.sqrt(2) * np.where(y, 1, -1)[:, None]
         for group in np.array_split(records, 5):
-            state = descent.after(state, descent.task(state).collect(group, source))
+            state = descent.next_state(state, descent.task(state).collect(group, source))
         return model, descent, state
 
     def test_all_rounds_are_one_charge(self, table):
         ledger = Ledger(dataset="people")
         model, descent, state = self.rounds(table, ledger, RandomSource())
-        task_charged(ledger, descent, 5000)  # before anybody is asked
+        charge_task(ledger, descent, 5000)  # before anybody is asked
         for _ in range(2):
             model.fit_rounds(state, 1, n_people=5000)
         assert fits(ledger) == 1
@@ -273,7 +273,7 @@ class TestRoundsThatPeopleAnswer:
         records = np.column_stack([table[0], np.ones(5000)]) / np.sqrt(2) * np.where(table[1], 1, -1)[:, None]
         groups, states = np.array_split(records, 5), []
         for group in groups:
-            early = descent.after(early, descent.task(early).collect(group, RandomSource()))
+            early = descent.next_state(early, descent.task(early).collect(group, RandomSource()))
             states.append(early)
         model.set_params(refuse_hopeless=False)
         for known in (descent.start(), states[1], states[4], states[2], states[4]):
@@ -282,7 +282,7 @@ class TestRoundsThatPeopleAnswer:
             with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
                 model.fit_rounds(state, 1, n_people=5000)
         # the last round asked again, of the same run
-        again = descent.after(states[3], descent.task(states[3]).collect(groups[4], RandomSource()))
+        again = descent.next_state(states[3], descent.task(states[3]).collect(groups[4], RandomSource()))
         with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
             model.fit_rounds(again, 1, n_people=5000)
         assert fits(ledger) == 1

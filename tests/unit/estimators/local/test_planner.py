@@ -20,11 +20,11 @@ def test_the_planner():
     assert plan.people_needed < 100_000
     assert not plan.hopeless
     assert plan.people_for(plan.excess) == pytest.approx(100_000, rel=0.01)
-    assert plan.people_for((plan.null_excess + plan.bias) / 2) == plan.people_needed > plan.people_least
-    assert not model.plan(plan.people_least, 2).hopeless
-    assert model.plan(plan.people_least - 1, 2).hopeless
+    assert plan.people_for((plan.null_excess + plan.bias) / 2) == plan.people_needed > plan.min_people
+    assert not model.plan(plan.min_people, 2).hopeless
+    assert model.plan(plan.min_people - 1, 2).hopeless
     assert f"about {plan.people_needed} people are needed to gain half" in str(plan)
-    assert f"fewer than {plan.people_least} are refused" in str(plan)
+    assert f"fewer than {plan.min_people} are refused" in str(plan)
     assert model.plan(100_000, 20).hopeless
     assert model.plan(100_000, 2, n_classes=5).people_needed > plan.people_needed
     assert model.set_params(epsilon=2.0).plan(100_000, 2).excess < plan.excess
@@ -57,7 +57,7 @@ def test_too_few_people_are_refused_with_how_many_it_takes(people):
     x, y, _ = people(5, 2000, 6)
     model = LocalLogisticRegression(1.0, bounds=UNIT)
     with pytest.raises(
-        Unsupported, match=f"{model.plan(2000, 5).people_least} on.* {model.plan(2000, 5).people_needed} on"
+        Unsupported, match=f"{model.plan(2000, 5).min_people} on.* {model.plan(2000, 5).people_needed} on"
     ):
         model.fit(x, y)
     assert not hasattr(model, "coef_")
@@ -125,7 +125,7 @@ def test_more_people_are_never_expected_to_do_worse(p, solver):
         plan = kind(1.0, bounds=Bounds(features=(-1, 1), target=(-1, 1)), solver=solver).plan(1000, p)
         expected = np.array([plan._excess(plan.noise * plan.n / n) for n in np.geomspace(10, 1e9, 60)])
         assert (np.diff(expected) <= 1e-3 * plan.null_excess).all()
-        assert plan.people_least < plan.people_needed < plan.people_for(0.2 * plan.null_excess + plan.bias)
+        assert plan.min_people < plan.people_needed < plan.people_for(0.2 * plan.null_excess + plan.bias)
 
 
 @pytest.mark.parametrize(("degree", "limit"), [(2, 0.035), (4, 0.002)])
@@ -186,7 +186,7 @@ def test_a_quartic_has_less_bias_where_margins_are_long():
 def test_a_fit_that_is_not_refused_is_no_worse_than_weights_zero(factor, length):
     """On average over 300 collections, within two standard errors, also where there is nothing to find."""
     model = LocalLogisticRegression(1.0, bounds=UNIT, fit_intercept=False, degree=2)
-    n = int(factor * model.plan(1000, 2).people_least)
+    n = int(factor * model.plan(1000, 2).min_people)
     linear = LinearTask("logistic", 1.0, (1.0, 1.0), 2.0, 2.0)
     rng, source, truth = np.random.default_rng(5), RandomSource(5), np.array([length, 0.0])
 

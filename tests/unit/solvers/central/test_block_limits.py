@@ -21,7 +21,7 @@ from dperm.privacy.randomness import RandomSource
 from dperm.queries import GradientBlock
 from dperm.solvers import BlockDescent, CoordinateDescent
 from dperm.solvers.central import blocks
-from dperm.solvers.sampling import ArbitrarySampling
+from dperm.solvers.coordinate_sampling import ArbitrarySampling
 from dperm.testing import (
     ContractViolation,
     check_gradient_canary,

@@ -19,7 +19,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers import BlockDescent, CoordinateDescent, GradientDescent, GreedyCoordinateDescent, Newton, Peel
-from dperm.solvers.sampling import ArbitrarySampling, DistributedSampling, NiceSampling, Sampling
+from dperm.solvers.coordinate_sampling import ArbitrarySampling, DistributedSampling, NiceSampling, Sampling
 from dperm.testing.data import Layout, design_data
 from dperm.testing.solvers import problem
 

@@ -121,16 +121,16 @@ class TestRounds:
         task = one.task(one.start())
         reports = task.reports(np.full((100_000, 1), 1.0), RandomSource(5))
         counts = task.count(reports)
-        state = one.after(one.start(), counts)
+        state = one.next_state(one.start(), counts)
         gradient = task.means(counts)[0]
         assert state.delay == 1.0
         assert state.weights == pytest.approx(-1.5 / 0.5 * gradient)
         assert one.estimate(state) == pytest.approx(state.weights)
         assert one.estimate(one.start()).tolist() == [0.0]
         with pytest.raises(InvalidInput, match="another task"):
-            one.after(state, counts)
+            one.next_state(state, counts)
         with pytest.raises(InvalidInput, match="rounds of this descent are over"):
-            one.after(one.after(state, one.task(state).no_counts()), counts)
+            one.next_state(one.next_state(state, one.task(state).no_counts()), counts)
 
     def test_weights_stay_in_the_ball_whatever_is_reported(self):
         one = descent(3, 5)
@@ -138,7 +138,7 @@ class TestRounds:
         for _ in range(5):
             counts = one.task(state).no_counts()
             liars = type(counts)(counts.task, counts.n + 10, counts.ones)
-            state = one.after(state, liars)
+            state = one.next_state(state, liars)
             assert np.linalg.norm(state.weights) <= 2.0 + 1e-12
         assert np.linalg.norm(one.estimate(state)) <= 2.0 + 1e-12
 
@@ -265,7 +265,7 @@ def test_bad_input():
         descent(2).forecast(0)
     three = LinearTask("logistic", 1.0, (0.5, 0.5), 2.0, 2.0, n_outputs=3)
     with pytest.raises(Unsupported, match="one output"):
-        LocalDescent.of(three, np.ones(2), 5)
+        LocalDescent.from_linear_task(three, np.ones(2), 5)
 
 
 def test_equal_numbers_of_another_kind_are_the_same_descent():

@@ -10,7 +10,7 @@ import pytest
 from dperm.errors import InvalidInput
 from dperm.objective import Box, L1Ball, Simplex
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.sampling import (
+from dperm.solvers.coordinate_sampling import (
     ArbitrarySampling,
     BlockSampling,
     DistributedSampling,

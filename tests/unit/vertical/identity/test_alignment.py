@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import DpermWarning, InvalidData, InvalidInput, PeerRefused, ProtocolError
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.alignment import AlignCoordinator, AlignmentHandler, AlignParty, People, clean_identifiers
 from dperm.vertical.identity.group import Blinding
 from dperm.vertical.participant.config import Source

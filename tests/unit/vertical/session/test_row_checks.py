@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from dperm.cli.vertical.commands import vertical
 from dperm.errors import DpermWarning, InvalidInput, PeerRefused, StateLost
 from dperm.privacy import Ledger
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.testing.data import Layout
 from dperm.vertical.identity.alignment import AlignmentHandler, AlignParty
 from dperm.vertical.identity.alignment import People as Listed

@@ -27,12 +27,12 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import GreedyScores
-from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.null_test import NOTHING_SEEN
 from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.solvers.central.auto.starting_point import StartingPoint
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import positive, share, whole
 
 __all__ = ["SparsePursuit"]
 
@@ -164,11 +164,11 @@ class SparsePursuit(Solver):
             excess=self.n_steps * (measured**2 + missed**2) / (2.0 * recipe.bend),
             null_excess=recipe.explained * slope**2,
             basis=f"Estimate, not a bound: noise of measured gradients, and gradients too small to be chosen{unit}.",
-            assumes=(
+            assumptions=(
                 f"about {self.n_steps} columns matter",
                 f"weights can explain about {recipe.explained * slope**2:.2g} of a constant's loss",
             ),
-            doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
+            warnings=self._start.doubts(objective.loss, facts, calibrated, neighbours),
         )
 
 

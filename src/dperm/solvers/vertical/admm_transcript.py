@@ -1,6 +1,6 @@
 """ADMM sharing with every message public (transcript view).
 
-The same method as :class:`~dperm.solvers.vertical.sharing.AdmmSharing`, but nothing travels without noise: a party also
+The same method as :class:`~dperm.solvers.vertical.score_sharing.AdmmSharing`, but nothing travels without noise: a party also
 releases its partial scores, clipped and with noise for every person, and the label holder its proximal slopes. That
 costs as much as the local model: use it where nobody may see anybody's values and people are very many. Proof:
 ``transcript.proof.md``.
@@ -22,10 +22,10 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import WeightedRows
 from dperm.queries.transcript import ClippedPredictions, ProximalSlopes
-from dperm.solvers._checks import positive, share
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.sharing import AdmmSharing, release_group
-from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.solvers.option_checks import positive, share
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
+from dperm.solvers.vertical.score_sharing import AdmmSharing, release_group
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["TranscriptSharing"]
@@ -92,7 +92,7 @@ class TranscriptSharing(AdmmSharing):
         return TranscriptParty(self, name, design, charges, source)
 
 
-class TranscriptParty(WeightsParty):
+class TranscriptParty(ResidualExchangeParty):
     """A party's program."""
 
     def __init__(
@@ -120,7 +120,7 @@ class TranscriptParty(WeightsParty):
         return Message("scores", {"scores": scores, WEIGHTS: self._weights.copy()})
 
 
-class TranscriptCoordinator(WeightsCoordinator):
+class TranscriptCoordinator(ResidualExchangeCoordinator):
     """The coordinator's program; it holds the label, and all else that it knows is public."""
 
     def __init__(self, task: TranscriptSharing, target: FloatArray, charges: Charges, source: RandomSource) -> None:

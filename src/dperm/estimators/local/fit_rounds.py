@@ -8,8 +8,8 @@ import numpy as np
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.estimators.central.base import Problem
-from dperm.estimators.local.report import checked_collection, collection_charged, task_charged
-from dperm.estimators.local.rows import Rows, blocks
+from dperm.estimators.local.report import charge_simulation, charge_task, check_collection
+from dperm.estimators.local.row_transform import RowTransform, dense_blocks
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import DescentState, Estimate, LinearTask, LocalDescent
 
@@ -47,14 +47,14 @@ class LocalRounds:
                 "solver='moments'."
             )
 
-    def _descent(self, linear: LinearTask, rows: Rows) -> LocalDescent:
-        return LocalDescent.of(linear, rows.energies, self.n_rounds, self._penalty_of_rows(rows))
+    def _descent(self, linear: LinearTask, rows: RowTransform) -> LocalDescent:
+        return LocalDescent.from_linear_task(linear, rows.mean_squares, self.n_rounds, self._penalty_of_rows(rows))
 
     def descent(self, n_features: int, names: Any = None) -> LocalDescent:
         """Return the rounds in which people are asked, for ``solver="sgd"``; everybody may answer in one of them."""
         return self._public_rounds(n_features, names)[2]
 
-    def _public_rounds(self, n_features: int, names: Any) -> tuple[LinearTask, Rows, LocalDescent]:
+    def _public_rounds(self, n_features: int, names: Any) -> tuple[LinearTask, RowTransform, LocalDescent]:
         self._check_parameters()
         if self.solver != "sgd":
             raise Unsupported("solver='moments' asks everybody once, not in rounds: use task and fit_counts.")
@@ -79,9 +79,9 @@ class LocalRounds:
         linear, rows, descent = self._public_rounds(n_features, names)
         if not isinstance(state, DescentState) or state.descent != descent.digest:
             raise InvalidInput("this is not the state of a descent with these parameters, columns and labels.")
-        people = checked_collection(self.ledger, state, n_people)
+        people = check_collection(self.ledger, state, n_people)
         # the reports are out, whatever comes of them: charged before anything else is refused
-        charged = task_charged(self.ledger, descent, people, secure=state.secure)
+        charged = charge_task(self.ledger, descent, people, secure=state.secure)
         self._refuse(state.n_people, n_features, None)
         self._take_names(rows, names)
         self._take_rounds(linear, rows, descent, state, self._declared_classes())
@@ -91,22 +91,22 @@ class LocalRounds:
         return self
 
     def _take_rounds(
-        self, linear: LinearTask, rows: Rows, descent: LocalDescent, state: DescentState, classes: Any
+        self, linear: LinearTask, rows: RowTransform, descent: LocalDescent, state: DescentState, classes: Any
     ) -> None:
         weights, kept = descent.shrunk(state)
         reason = "a descent in rounds has no intervals; use solver='moments'"
         estimate = Estimate(weights, descent.estimate(state), None, reason, kept)
         self._take(linear, rows, None, (estimate,), classes)
 
-    def _fit_in_rounds(self, linear: LinearTask, rows: Rows, problem: Problem, source: RandomSource) -> Self:
+    def _fit_in_rounds(self, linear: LinearTask, rows: RowTransform, problem: Problem, source: RandomSource) -> Self:
         """Simulate a descent: everybody is in one group, and groups are asked one after the other."""
         descent = self._descent(linear, rows)
         start, targets = 0, []
-        for block in blocks(problem.X):
-            targets.append(self._records(rows.of(block), problem.target[start : start + len(block)], linear))
+        for block in dense_blocks(problem.X):
+            targets.append(self._records(rows.apply(block), problem.target[start : start + len(block)], linear))
             start += len(block)
         first = descent.task(descent.start())
-        with collection_charged(self.ledger, first, source, self._fingerprint(problem)) as charged:
+        with charge_simulation(self.ledger, first, source, self._fingerprint(problem)) as charged:
             state = descent.run(np.concatenate(targets), source)
         self._take_rounds(linear, rows, descent, state, problem.classes)
         assumptions = (ROUNDS_DISJOINT, *problem.assumptions, *self._about_declared())

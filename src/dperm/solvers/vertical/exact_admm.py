@@ -1,6 +1,6 @@
 r"""ADMM sharing without protection: exact block steps, as published, or with the noise its paper prints.
 
-The sharing problem is that of :class:`~dperm.solvers.vertical.sharing.AdmmSharing`; here a party minimises over its own
+The sharing problem is that of :class:`~dperm.solvers.vertical.score_sharing.AdmmSharing`; here a party minimises over its own
 block exactly (Hu, Liu, Niu and others, KDD 2019, Algorithm 1; Boyd et al. 2011, section 7.3). **No guarantee**: without
 noise nothing is private, and the printed noise is singular (``exact.proof.md``).
 """
@@ -24,10 +24,10 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, BlockMinimiser, InverseRoot, SharedSlopes, Stationarity
-from dperm.solvers._checks import positive
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalResult, VerticalTask, few_enough
-from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.solvers.option_checks import positive
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
+from dperm.solvers.vertical.task import VerticalResult, VerticalTask, check_round_count
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["ExactSharing", "printed_round_epsilon", "printed_sensitivity"]
@@ -92,7 +92,7 @@ class ExactSharing(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        few_enough(self, "n_rounds")
+        check_round_count(self, "n_rounds")
         positive(self, "rho", "box", "printed_bound")
         if self.damping is not None and not self.damping >= 0.0:
             raise InvalidInput(f"damping must be 0 or more, not {self.damping!r}.")
@@ -150,7 +150,7 @@ class ExactSharing(VerticalTask):
         return ExactParty(self, name, design, charges, source)
 
 
-class ExactParty(WeightsParty):
+class ExactParty(ResidualExchangeParty):
     """A party's program."""
 
     def __init__(
@@ -192,7 +192,7 @@ def charge_round(task: ExactSharing, charges: Charges) -> None:
         charges.charge(group, GaussianNoise(calibrated.noise_multiplier(group)).event(2.0))
 
 
-class ExactCoordinator(WeightsCoordinator):
+class ExactCoordinator(ResidualExchangeCoordinator):
     """The coordinator's program; it holds the label and keeps the Lyapunov quantity of every round."""
 
     def __init__(self, task: ExactSharing, target: FloatArray, charges: Charges, source: RandomSource) -> None:

@@ -14,11 +14,11 @@ from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.task import VerticalResult, check_message
 from dperm.types import FloatArray, IntArray
 
-__all__ = ["WEIGHTS", "WeightsCoordinator", "WeightsParty"]
+__all__ = ["WEIGHTS", "ResidualExchangeCoordinator", "ResidualExchangeParty"]
 
 
 WEIGHTS = "weights"
@@ -28,7 +28,7 @@ def _n_averaged(averaging: float, n_rounds: int) -> int:
     return max(1, round(averaging * n_rounds))
 
 
-class WeightsParty:
+class ResidualExchangeParty:
     """A party that is sent residuals and moves its own weights.
 
     ``task`` has ``n``, ``n_rounds``, ``parties``, ``neighbours``, ``calibrated`` and ``shared_domain``; where its view
@@ -61,7 +61,7 @@ class WeightsParty:
         return self._holder
 
     def _receive(self, request: Message) -> None:
-        expect_arrays(request, "residual", residual=("float64", (self.task.n,)))
+        check_message(request, "residual", residual=("float64", (self.task.n,)))
         if self._round >= self.task.n_rounds:
             raise PlanViolation("a request came after the last round.")
         self._inbox.put(RESIDUAL, request.arrays["residual"])
@@ -89,12 +89,12 @@ class WeightsParty:
     def restore(self, state: Message) -> None:
         """Go on from a state."""
         shape = self._weights.shape
-        expect_arrays(state, "state", weights=("float64", shape), sum=("float64", shape))
+        check_message(state, "state", weights=("float64", shape), sum=("float64", shape))
         self._weights, self._round = state.arrays[WEIGHTS].copy(), int(state.facts["round"] or 0)
         self._sum = state.arrays["sum"].copy()
 
 
-class WeightsCoordinator:
+class ResidualExchangeCoordinator:
     """A coordinator that sends residuals and takes weights; it holds the label.
 
     ``averaging`` is the last part of the rounds whose weights are averaged.
@@ -141,7 +141,7 @@ class WeightsCoordinator:
         if self._residual is None or set(replies) != set(self.task.parties):
             raise InvalidInput("the replies are not those of this round.")
         for name, reply in replies.items():
-            expect_arrays(reply, "scores", weights=("float64", self._weights[name].shape), **arrays)
+            check_message(reply, "scores", weights=("float64", self._weights[name].shape), **arrays)
         self._residual = None
         self.round += 1
         for name, reply in replies.items():

@@ -21,10 +21,10 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, SharedSlopes, WeightedRows
-from dperm.solvers._checks import fraction, positive
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalTask, few_enough
-from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.solvers.option_checks import fraction, positive
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
+from dperm.solvers.vertical.task import VerticalTask, check_round_count
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["AdmmSharing", "BlocksOverParties", "SharingTask", "release_group"]
@@ -63,7 +63,7 @@ class SharingTask(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        few_enough(self, "n_rounds")
+        check_round_count(self, "n_rounds")
         positive(self, "limit", "step", "box")
         fraction(self, "averaging")
 
@@ -172,7 +172,7 @@ class BlocksOverParties(SharingTask):
         return self.objective.loss.curvature_bound * self.n * self.parties[party].row_bound ** 2
 
 
-class SharingParty(WeightsParty):
+class SharingParty(ResidualExchangeParty):
     """A party's program."""
 
     def __init__(
@@ -198,7 +198,7 @@ class SharingParty(WeightsParty):
         return Message("scores", {"scores": steps, WEIGHTS: self._weights.copy()}, {}, frozenset({"scores"}))
 
 
-class SharingCoordinator(WeightsCoordinator):
+class SharingCoordinator(ResidualExchangeCoordinator):
     """The coordinator's program; it holds the label."""
 
     def __init__(self, task: SharingTask, target: FloatArray, charges: Charges, source: RandomSource) -> None:

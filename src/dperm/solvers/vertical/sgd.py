@@ -14,8 +14,8 @@ import numpy as np
 
 from dperm.errors import InvalidInput
 from dperm.queries.sharing import PlainGradient
-from dperm.solvers._checks import positive, whole
-from dperm.solvers.vertical.exact import ExactSharing
+from dperm.solvers.option_checks import positive, whole
+from dperm.solvers.vertical.exact_admm import ExactSharing
 from dperm.types import FloatArray
 
 __all__ = ["SgdOverParties"]

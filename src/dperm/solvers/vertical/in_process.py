@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dperm.errors import InvalidInput
-from dperm.solvers.vertical.programs import CoordinatorProgram, Message, PartyProgram
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, PartyProgram
 from dperm.types import IntArray
 
-__all__ = ["Conversation", "message_bytes", "run_in_process"]
+__all__ = ["MessageLog", "message_bytes", "run_in_process"]
 
 _PER_FACT = 8
 
@@ -21,7 +21,7 @@ def message_bytes(message: Message) -> int:
 
 
 @dataclass
-class Conversation:
+class MessageLog:
     """Every message of a run, in order, if they are kept; and what they weigh."""
 
     keep: bool = False
@@ -44,7 +44,7 @@ class Conversation:
 def run_in_process(
     coordinator: CoordinatorProgram,
     parties: Mapping[str, PartyProgram],
-    conversation: Conversation | None = None,
+    log: MessageLog | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Carry out all rounds and return the coordinator's result.
@@ -56,8 +56,8 @@ def run_in_process(
         if set(requests) != set(parties):
             raise InvalidInput("the coordinator's parties are not the parties of this run.")
         replies = {name: parties[name].answer(request) for name, request in requests.items()}
-        if conversation is not None:
-            conversation.add(requests, replies)
+        if log is not None:
+            log.add(requests, replies)
         coordinator.absorb(*_summed(replies))
         if progress is not None:
             progress(coordinator.round, coordinator.n_rounds)

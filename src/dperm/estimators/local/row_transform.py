@@ -16,14 +16,14 @@ from dperm.data.design.target_range import TargetRange
 from dperm.data.tables.row_source import RowSource
 from dperm.types import FloatArray
 
-__all__ = ["Rows", "blocks"]
+__all__ = ["RowTransform", "dense_blocks"]
 
 
 _CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowTransform:
     """Features clipped to their bounds, scaled, with the intercept's 1 last, divided by the longest such row."""
 
     scaling: Scaling
@@ -47,17 +47,17 @@ class Rows:
         return features + (1.0 / self.bound,) * self.intercept
 
     @property
-    def energy(self) -> float:
+    def mean_squared_length(self) -> float:
         """Public guess of the mean of a row's sum of squares."""
         return min(1.0, (self.scaling.n_features * self.scaling.spread**2 + self.intercept) / self.bound**2)
 
     @property
-    def energies(self) -> FloatArray:
-        """Public guess of the mean square of every entry; sums to :attr:`energy`."""
+    def mean_squares(self) -> FloatArray:
+        """Public guess of the mean square of every entry; sums to :attr:`mean_squared_length`."""
         squares = np.append(np.full(self.scaling.n_features, self.scaling.spread**2), [1.0] * self.intercept)
-        return np.asarray(squares * (self.energy / squares.sum()))
+        return np.asarray(squares * (self.mean_squared_length / squares.sum()))
 
-    def of(self, X: FloatArray) -> FloatArray:
+    def apply(self, X: FloatArray) -> FloatArray:
         """Turn features into rows of the unit ball."""
         scaling = self.scaling
         with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
@@ -69,7 +69,7 @@ class Rows:
                 rows = np.column_stack([rows, np.ones(len(rows))])
             return np.asarray(rows / self.bound)
 
-    def back(self, target: TargetRange) -> tuple[FloatArray, FloatArray]:
+    def to_user_units(self, target: TargetRange) -> tuple[FloatArray, FloatArray]:
         """Return A and b: weights w of rows are A w + b in the user's units, the intercept last."""
         columns = []
         for unit in np.eye(self.n_columns):
@@ -91,8 +91,8 @@ class Rows:
         }
 
 
-def blocks(X: Any) -> Iterator[FloatArray]:
-    """Rows in their order as dense arrays, some at a time."""
+def dense_blocks(X: Any) -> Iterator[FloatArray]:
+    """RowTransform in their order as dense arrays, some at a time."""
     if isinstance(X, RowSource):
         yield from X.blocks()
         return

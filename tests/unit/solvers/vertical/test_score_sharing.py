@@ -20,8 +20,8 @@ from dperm.privacy.accounting import composition
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import RESIDUAL, BlockMinimiser
 from dperm.solvers.vertical import TASKS, AdmmSharing, BlocksOverParties, ExactSharing, Message, TranscriptSharing
-from dperm.solvers.vertical.nonconvex import SigmoidLoss
-from dperm.solvers.vertical.runner import run_in_process
+from dperm.solvers.vertical.in_process import run_in_process
+from dperm.solvers.vertical.sigmoid_loss import SigmoidLoss
 from dperm.solvers.vertical.task import MOST_ROUNDS
 from dperm.testing.solvers import _trusted_optimum
 from dperm.testing.vertical import VERTICAL_EXAMPLES, facts_of, run_vertical, vertical_problem
@@ -157,7 +157,7 @@ def test_partial_scores_are_whole_and_their_total_is_exact():
     designs, target = vertical_problem(9)
     task = AdmmSharing(Objective(Logistic()), facts_of(designs), BUDGET, n_rounds=4)
     run = run_vertical(task, designs, target)
-    last = run.conversation.replies[-1]
+    last = run.messages.replies[-1]
     spacing = task.score_spacing(task.box)
     for name, reply in last.items():
         scores = reply.arrays["scores"]
@@ -171,7 +171,7 @@ def test_partial_scores_are_whole_and_their_total_is_exact():
 def test_the_first_residual_is_not_zero():
     designs, target = vertical_problem()
     task = AdmmSharing(Objective(Logistic()), facts_of(designs), BUDGET, n_rounds=1)
-    first = run_vertical(task, designs, target).conversation.requests[0]["north"].arrays["residual"]
+    first = run_vertical(task, designs, target).messages.requests[0]["north"].arrays["residual"]
     assert np.abs(first).min() > 0.1
 
 

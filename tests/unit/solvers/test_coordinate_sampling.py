@@ -17,7 +17,7 @@ from scipy import stats
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Box, Constraint, L1Ball, Simplex
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.sampling import (
+from dperm.solvers.coordinate_sampling import (
     ArbitrarySampling,
     BlockSampling,
     DistributedSampling,

@@ -13,15 +13,15 @@ from dperm.data.holding.party import LabelData, ReceivedValues
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.vertical.programs import Fact, Message
-from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+from dperm.solvers.vertical.protocol import Fact, Message
+from dperm.solvers.vertical.task import VerticalResult, check_message
 from dperm.types import FloatArray
 
-__all__ = ["Path", "PathCoordinator"]
+__all__ = ["FrankWolfeCoordinatorBase", "FrankWolfePath"]
 
 
 @dataclass
-class Path:
+class FrankWolfePath:
     """Where the choices so far have led; public.
 
     Without sampling gamma = 2 / (t + 2) and after T steps x = 2 radius / (T (T + 1)) sum_t (t + 1) s_t: the sum is kept
@@ -53,7 +53,7 @@ class Path:
         return {column: self.radius * (count / total) for column, count in self.kept.items() if count}
 
 
-class PathCoordinator:
+class FrankWolfeCoordinatorBase:
     """What coordinators of Frank-Wolfe have in common: the path, a vector for every active column, state and result."""
 
     def __init__(self, task: Any, target: FloatArray, charges: Charges, source: RandomSource) -> None:
@@ -63,7 +63,7 @@ class PathCoordinator:
         self._charges, self._source, self._inbox = charges, source, ReceivedValues()
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
-        self.path: Path = task.path()
+        self.path: FrankWolfePath = task.path()
         self._vectors: dict[int, FloatArray] = {}
         self._missing: list[int] = []  # active columns whose vector has not come yet
         self._moved: tuple[str, ...] = ()  # parties whose choice moved in the newest step
@@ -99,7 +99,7 @@ class PathCoordinator:
 
     def _take_vectors(self, replies: Mapping[str, Message], kind: str, length: int) -> None:
         for name, own in self._wanted().items():
-            expect_arrays(replies[name], kind, **({kind: ("float64", (length,))} if own >= 0 else {}))
+            check_message(replies[name], kind, **({kind: ("float64", (length,))} if own >= 0 else {}))
             if own >= 0:
                 self._vectors[self.task.offsets[name] + own] = np.array(replies[name].arrays[kind])
 
