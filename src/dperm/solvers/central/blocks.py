@@ -34,7 +34,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import GradientBlock
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.coordinate_sampling import BlockSampling, Sampling
-from dperm.solvers.option_checks import one_per_column, positive, positive_or_each, whole
+from dperm.solvers.option_checks import one_per_column, require_positive, require_positive_or_list, require_whole
 from dperm.solvers.theory import forecasts
 from dperm.types import FloatArray
 
@@ -137,9 +137,9 @@ class BlockDescent(Solver):
     name: ClassVar[str] = "blocks"
 
     def __post_init__(self) -> None:
-        whole(self, "n_rounds", "n_inner", "n_blocks")
-        positive(self, "step", "box")
-        positive_or_each(self, "clip", "smoothness")
+        require_whole(self, "n_rounds", "n_inner", "n_blocks")
+        require_positive(self, "step", "box")
+        require_positive_or_list(self, "clip", "smoothness")
         if not isinstance(self.averaging, bool):
             raise InvalidInput(f"averaging must be True or False, not {self.averaging!r}.")
         if not isinstance(self.sampling, Sampling) and self.sampling not in ("uniform", "importance"):

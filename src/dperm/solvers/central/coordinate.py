@@ -24,7 +24,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.printed import Printed, coordinate_multiplier
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import BlockDescent
-from dperm.solvers.option_checks import whole
+from dperm.solvers.option_checks import require_whole
 
 __all__ = ["CoordinateDescent"]
 
@@ -55,7 +55,7 @@ class CoordinateDescent(Solver):
     name: ClassVar[str] = "coordinate"
 
     def __post_init__(self) -> None:
-        whole(self, "n_passes", "n_rounds")
+        require_whole(self, "n_passes", "n_rounds")
         checked = self._blocks(1)  # refuses the other parameters
         object.__setattr__(self, "clip", checked.clip)
         object.__setattr__(self, "smoothness", checked.smoothness)

@@ -30,7 +30,7 @@ from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.queries import AtomScores, PenalisedAtomScores
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
-from dperm.solvers.option_checks import positive, whole
+from dperm.solvers.option_checks import require_positive, require_whole
 from dperm.solvers.theory import forecasts
 
 __all__ = ["FrankWolfe"]
@@ -83,8 +83,8 @@ class FrankWolfe(Solver):
     name: ClassVar[str] = "frank-wolfe"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "radius")
+        require_whole(self, "n_steps")
+        require_positive(self, "radius")
 
     def radius_for(self, objective: Objective, facts: Facts) -> float:
         """Radius of the ball, from public numbers."""

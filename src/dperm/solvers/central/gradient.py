@@ -26,7 +26,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import FullGradient
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.option_checks import fraction, positive, whole
+from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
 from dperm.solvers.theory import forecasts
 
 __all__ = ["GradientDescent"]
@@ -71,11 +71,11 @@ class GradientDescent(Solver):
     name: ClassVar[str] = "gradient"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "clip", "step")
-        fraction(self, "averaging")
+        require_whole(self, "n_steps")
+        require_positive(self, "clip", "step")
+        require_fraction(self, "averaging")
         if self.momentum is not None:
-            fraction(self, "momentum")
+            require_fraction(self, "momentum")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         FullGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes before anything is reserved

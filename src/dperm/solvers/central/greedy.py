@@ -36,7 +36,13 @@ from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores, PerColumn
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
-from dperm.solvers.option_checks import one_per_column, positive, positive_or_each, share, whole
+from dperm.solvers.option_checks import (
+    one_per_column,
+    require_positive,
+    require_positive_or_list,
+    require_share,
+    require_whole,
+)
 from dperm.solvers.theory import forecasts
 from dperm.types import FloatArray
 
@@ -90,10 +96,10 @@ class GreedyCoordinateDescent(Solver):
     name: ClassVar[str] = "greedy"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        share(self, "selection_share")
-        positive(self, "step", "box")
-        positive_or_each(self, "limit", "smoothness")
+        require_whole(self, "n_steps")
+        require_share(self, "selection_share")
+        require_positive(self, "step", "box")
+        require_positive_or_list(self, "limit", "smoothness")
         if self.rule not in RULES:
             raise InvalidInput(f"rule must be one of {', '.join(RULES)}, not {self.rule!r}.")
 

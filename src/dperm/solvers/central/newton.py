@@ -31,7 +31,7 @@ from dperm.queries.gradients import FullGradient
 from dperm.queries.statistics import SecondMoment, unpack_symmetric
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.auto.recipes import recipe_for
-from dperm.solvers.option_checks import positive, share, whole
+from dperm.solvers.option_checks import require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["Newton"]
@@ -66,9 +66,9 @@ class Newton(Solver):
     name: ClassVar[str] = "newton"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        share(self, "curvature_share")
-        positive(self, "clip", "row_clip", "step")
+        require_whole(self, "n_steps")
+        require_share(self, "curvature_share")
+        require_positive(self, "clip", "row_clip", "step")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)

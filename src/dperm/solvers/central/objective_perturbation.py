@@ -28,7 +28,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries.perturbed import PerturbedMinimum
 from dperm.solvers.base import Progress, Solution, Solver
-from dperm.solvers.option_checks import positive
+from dperm.solvers.option_checks import require_positive
 from dperm.types import FloatArray
 
 __all__ = ["PerturbedMinimiser"]
@@ -77,9 +77,9 @@ class PerturbedMinimiser(Solver):
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
 
     def __post_init__(self) -> None:
-        positive(self, "curvature_part", "intercept_strength")
+        require_positive(self, "curvature_part", "intercept_strength")
         if self.extra_strength != 0:
-            positive(self, "extra_strength")
+            require_positive(self, "extra_strength")
 
     def minimum_strength(self, objective: Objective, facts: Facts, epsilon: float = math.inf) -> float:
         """Smallest L2 strength that keeps the curvature's part of ``epsilon`` within ``curvature_part``; public."""

@@ -28,7 +28,7 @@ from dperm.queries.gradients import GradientBlock
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
-from dperm.solvers.option_checks import positive, share, whole
+from dperm.solvers.option_checks import require_positive, require_share, require_whole
 
 __all__ = ["Peel"]
 
@@ -66,9 +66,9 @@ class Peel(Solver):
     name: ClassVar[str] = "peel"
 
     def __post_init__(self) -> None:
-        whole(self, "n_selected", "n_steps")
-        share(self, "selection_share")
-        positive(self, "limit", "clip", "step", "box")
+        require_whole(self, "n_selected", "n_steps")
+        require_share(self, "selection_share")
+        require_positive(self, "limit", "clip", "step", "box")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)

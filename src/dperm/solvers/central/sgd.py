@@ -26,7 +26,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.queries.sampled import SampledGradient
 from dperm.solvers.base import Progress, Solution, Solver
-from dperm.solvers.option_checks import fraction, positive, whole
+from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
 
 __all__ = ["StochasticGradientDescent"]
 
@@ -85,9 +85,9 @@ class StochasticGradientDescent(Solver):
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "rate", "batch_size", "clip", "step")
-        fraction(self, "momentum", "averaging")
+        require_whole(self, "n_steps")
+        require_positive(self, "rate", "batch_size", "clip", "step")
+        require_fraction(self, "momentum", "averaging")
         if self.rate is not None and self.batch_size is not None:
             raise InvalidInput("give rate or batch_size, not both.")
         if self.rate is not None:

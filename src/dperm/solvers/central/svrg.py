@@ -34,7 +34,7 @@ from dperm.queries.gradients import FullGradient
 from dperm.queries.sampled import SampledCorrection
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.sgd import default_step, planned, sampling_rate
-from dperm.solvers.option_checks import fraction, positive, whole
+from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["VarianceReducedDescent"]
@@ -79,9 +79,9 @@ class VarianceReducedDescent(Solver):
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps", "epoch")
-        positive(self, "rate", "batch_size", "gradient_share", "clip", "step")
-        fraction(self, "gradient_share", "averaging")
+        require_whole(self, "n_steps", "epoch")
+        require_positive(self, "rate", "batch_size", "gradient_share", "clip", "step")
+        require_fraction(self, "gradient_share", "averaging")
         if self.rate is not None and self.batch_size is not None:
             raise InvalidInput("give rate or batch_size, not both.")
         if self.rate is not None:

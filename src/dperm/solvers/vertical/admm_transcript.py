@@ -22,7 +22,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import WeightedRows
 from dperm.queries.transcript import ClippedPredictions, ProximalSlopes
-from dperm.solvers.option_checks import positive, share
+from dperm.solvers.option_checks import require_positive, require_share
 from dperm.solvers.vertical.protocol import Message
 from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
 from dperm.solvers.vertical.score_sharing import AdmmSharing, release_group
@@ -62,8 +62,8 @@ class TranscriptSharing(AdmmSharing):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "score_clip")
-        share(self, "score_share", "slope_share")
+        require_positive(self, "score_clip")
+        require_share(self, "score_share", "slope_share")
         if self.score_share + self.slope_share >= 1.0:
             raise InvalidInput("score_share and slope_share must leave something for the gradients.")
 

@@ -24,7 +24,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, BlockMinimiser, InverseRoot, SharedSlopes, Stationarity
-from dperm.solvers.option_checks import positive
+from dperm.solvers.option_checks import require_positive
 from dperm.solvers.vertical.protocol import Message
 from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
 from dperm.solvers.vertical.task import VerticalResult, VerticalTask, check_round_count
@@ -93,7 +93,7 @@ class ExactSharing(VerticalTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_round_count(self, "n_rounds")
-        positive(self, "rho", "box", "printed_bound")
+        require_positive(self, "rho", "box", "printed_bound")
         if self.damping is not None and not self.damping >= 0.0:
             raise InvalidInput(f"damping must be 0 or more, not {self.damping!r}.")
         if self.calibration not in ("none", "paper"):

@@ -31,7 +31,7 @@ from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL, SCORES, ColumnValues, LocalAtomScores, SharedSlopes
 from dperm.solvers.coordinate_sampling import NiceSampling
-from dperm.solvers.option_checks import positive, whole
+from dperm.solvers.option_checks import require_positive, require_whole
 from dperm.solvers.vertical.frank_wolfe_path import FrankWolfeCoordinatorBase, FrankWolfePath
 from dperm.solvers.vertical.protocol import Message
 from dperm.solvers.vertical.task import VerticalTask, check_message, check_round_count
@@ -85,9 +85,9 @@ class DistributedFrankWolfe(VerticalTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_round_count(self, "n_steps")
-        positive(self, "radius")
+        require_positive(self, "radius")
         if self.n_sampled is not None:
-            whole(self, "n_sampled")
+            require_whole(self, "n_sampled")
             if self.n_sampled > min(facts.d for facts in self.parties.values()):
                 raise InvalidInput("n_sampled must be at most the smallest party's number of columns.")
         if self.penalty != SeparablePenalty():

@@ -24,7 +24,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, Mechanism, NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL, LocalAtomScores, WeightedRows
 from dperm.queries.transcript import SketchedColumn, SketchedTarget
-from dperm.solvers.option_checks import share, whole
+from dperm.solvers.option_checks import require_share, require_whole
 from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe, FrankWolfeParty, choice_group
 from dperm.solvers.vertical.frank_wolfe_path import FrankWolfeCoordinatorBase
 from dperm.solvers.vertical.protocol import Message
@@ -69,8 +69,8 @@ class SketchedFrankWolfe(DistributedFrankWolfe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self, "n_sketch")
-        share(self, "sketch_share", "choice_share")
+        require_whole(self, "n_sketch")
+        require_share(self, "sketch_share", "choice_share")
         if self.sketch_share + self.choice_share >= 1.0:
             raise InvalidInput("sketch_share and choice_share must leave something for the scores.")
         if not isinstance(self.objective.loss, Squared):

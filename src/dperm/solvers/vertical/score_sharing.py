@@ -21,7 +21,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, SharedSlopes, WeightedRows
-from dperm.solvers.option_checks import fraction, positive
+from dperm.solvers.option_checks import require_fraction, require_positive
 from dperm.solvers.vertical.protocol import Message
 from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
 from dperm.solvers.vertical.task import VerticalTask, check_round_count
@@ -64,8 +64,8 @@ class SharingTask(VerticalTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_round_count(self, "n_rounds")
-        positive(self, "limit", "step", "box")
-        fraction(self, "averaging")
+        require_positive(self, "limit", "step", "box")
+        require_fraction(self, "averaging")
 
     def movers(self, round_: int) -> tuple[str, ...]:
         """Parties that release in a round; public."""
@@ -137,7 +137,7 @@ class AdmmSharing(SharingTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "rho")
+        require_positive(self, "rho")
 
     def curvature(self, party: str) -> float:
         return self.rho * len(self.parties) * self.n * self.parties[party].row_bound ** 2

@@ -14,7 +14,7 @@ import numpy as np
 
 from dperm.errors import InvalidInput
 from dperm.queries.sharing import PlainGradient
-from dperm.solvers.option_checks import positive, whole
+from dperm.solvers.option_checks import require_positive, require_whole
 from dperm.solvers.vertical.exact_admm import ExactSharing
 from dperm.types import FloatArray
 
@@ -41,8 +41,8 @@ class SgdOverParties(ExactSharing):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self, "batch")
-        positive(self, "step")
+        require_whole(self, "batch")
+        require_positive(self, "step")
         if self.calibration != "none":
             raise InvalidInput("stochastic gradient descent over parties is a baseline without noise.")
 

@@ -29,7 +29,7 @@ from dperm.privacy.accounting.guarantee import Accounting, Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import NOT_COVERED, PrivacyReport, ReleaseLine
-from dperm.solvers.option_checks import whole
+from dperm.solvers.option_checks import require_whole
 from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, TrainedParty
 from dperm.solvers.vertical.views import VIEWS, view_of
 from dperm.types import FloatArray
@@ -256,7 +256,7 @@ class VerticalTask(ABC):
 
 def check_round_count(task: VerticalTask, name: str) -> None:
     """Refuse a number of rounds or steps that is not a whole number from 1 to :data:`MOST_ROUNDS`."""
-    whole(task, name)
+    require_whole(task, name)
     if getattr(task, name) > MOST_ROUNDS:
         raise InvalidInput(f"{name} must be at most {MOST_ROUNDS}.")
 

@@ -102,9 +102,7 @@ def test_a_column_is_shared_once_and_only_when_it_becomes_active():
     active = sum(np.count_nonzero(value) for value in run.result.weights.values())
     assert len(sent) == len(set(sent))
     assert active - 1 <= len(sent) <= active + 5  # a weight may cancel; the last new one is never needed
-    planned = costs.uplink_bytes(
-        n_steps=30, n_parties=2, n_active=len(sent), length=300, per_choice=10
-    )
+    planned = costs.uplink_bytes(n_steps=30, n_parties=2, n_active=len(sent), length=300, per_choice=10)
     assert sum(run.messages.uplink_bytes.values()) == planned
     assert planned < costs.dense_uplink_bytes(n_rounds=30, n_parties=2, n=300) / 3
 
@@ -223,9 +221,7 @@ def test_published_step_and_byte_counts():
     assert costs.printed_steps(n=8_000_000, **numbers) == pytest.approx(
         4 * costs.printed_steps(n=1_000_000, **numbers), rel=0.02
     )
-    small, large = (
-        costs.printed_bytes(n=n, epsilon=1.0, n_parties=3, distortion=0.1) for n in (10**5, 10**6)
-    )
+    small, large = (costs.printed_bytes(n=n, epsilon=1.0, n_parties=3, distortion=0.1) for n in (10**5, 10**6))
     assert 10 ** (2 / 3) < large / small < 10  # less than in proportion to n
     with pytest.raises(InvalidInput, match="must be positive"):
         costs.sketch_rows(10, 0.1, 0.0)

@@ -32,7 +32,7 @@ from dperm.solvers.central.auto.null_test import NOTHING_SEEN
 from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.solvers.central.auto.starting_point import StartingPoint
 from dperm.solvers.central.blocks import coordinate_smoothness
-from dperm.solvers.option_checks import positive, share, whole
+from dperm.solvers.option_checks import require_positive, require_share, require_whole
 
 __all__ = ["SparsePursuit"]
 
@@ -68,9 +68,9 @@ class SparsePursuit(Solver):
     name: ClassVar[str] = "pursuit"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        share(self, "selection_share", "target_share", "deviation_share")
-        positive(self, "clip", "box")
+        require_whole(self, "n_steps")
+        require_share(self, "selection_share", "target_share", "deviation_share")
+        require_positive(self, "clip", "box")
         if self.target_share + self.deviation_share > 0.9:
             raise InvalidInput("the shares leave less than a tenth of the budget for the descent: make them smaller.")
 

@@ -42,7 +42,7 @@ from dperm.solvers.central.auto.null_test import NOTHING_SEEN
 from dperm.solvers.central.auto.recipes import Recipe, expected_noise, recipe_for
 from dperm.solvers.central.auto.shrinkage import ClippedResponse, Descent, KnownNoise, shrinkage
 from dperm.solvers.central.auto.starting_point import StartingPoint
-from dperm.solvers.option_checks import fraction, positive, share, whole
+from dperm.solvers.option_checks import require_fraction, require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["WhitenedDescent"]
@@ -90,10 +90,10 @@ class WhitenedDescent(Solver):
     name: ClassVar[str] = "whitened"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "clip")
-        fraction(self, "momentum")
-        share(self, "target_share", "deviation_share", "length_share", "moment_share")
+        require_whole(self, "n_steps")
+        require_positive(self, "clip")
+        require_fraction(self, "momentum")
+        require_share(self, "target_share", "deviation_share", "length_share", "moment_share")
         if not 0.0 <= self.dominance <= 1.0:
             raise InvalidInput(f"dominance must be between 0 and 1, not {self.dominance!r}.")
         if self.target_share + self.deviation_share + self.length_share + self.moment_share > 0.9:
