@@ -223,5 +223,5 @@ def test_published_step_and_byte_counts():
     )
     small, large = (costs.printed_bytes(n=n, epsilon=1.0, n_parties=3, distortion=0.1) for n in (10**5, 10**6))
     assert 10 ** (2 / 3) < large / small < 10  # less than in proportion to n
-    with pytest.raises(InvalidInput, match="must be positive"):
+    with pytest.raises(InvalidInput, match="must be above 0"):
         costs.sketch_rows(10, 0.1, 0.0)
