@@ -34,7 +34,7 @@ __all__ = [
 
 Subset = tuple[int, ...]
 
-#: more subsets than this are not listed: the list would take seconds to build
+#: more subsets than this are not listed, to bound time and memory
 _MOST_SUBSETS = 200_000
 
 

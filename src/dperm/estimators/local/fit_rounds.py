@@ -1,4 +1,7 @@
-"""Rounds of a descent: simulated ones, and those that people answer."""
+"""Fits of ``solver="sgd"``: gradient descent in rounds, simulated or answered by people.
+
+Proof: ``linear_models.proof.md``, and ``solvers/local/descent.proof.md`` for the rounds.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,8 @@ class LocalRounds:
     def _refuse_rounds(self) -> None:
         if self.solver == "sgd":
             raise Unsupported(
-                "solver='sgd' asks people in rounds, each at the weights of the round before: there is no single task "
-                "and no single count; run the rounds of descent(...) and hand their last state to fit_rounds, or use "
+                "solver='sgd' asks people in rounds, each with the weights of the round before, so it has no single "
+                "task or count: run the rounds of descent(...) and pass the last state to fit_rounds, or use "
                 "solver='moments'."
             )
 
@@ -51,7 +54,7 @@ class LocalRounds:
         return LocalDescent.from_linear_task(linear, rows.mean_squares, self.n_rounds, self._penalty_of_rows(rows))
 
     def descent(self, n_features: int, names: Any = None) -> LocalDescent:
-        """Return the rounds in which people are asked, for ``solver="sgd"``; everybody may answer in one of them."""
+        """Return the rounds in which people are asked, for ``solver="sgd"``; each person may answer in one of them."""
         return self._public_rounds(n_features, names)[2]
 
     def _public_rounds(self, n_features: int, names: Any) -> tuple[LinearTask, RowTransform, LocalDescent]:
@@ -65,14 +68,14 @@ class LocalRounds:
     def fit_rounds(
         self, state: DescentState, n_features: int, names: Any = None, *, n_people: int | None = None
     ) -> Self:
-        """Take the weights of a descent that people answered; charges the ledger once for all its rounds.
+        """Fit from a descent that people answered; charges the ledger once for all its rounds.
 
         Parameters
         ----------
         state : DescentState
             The last state of :meth:`descent`.
         n_features, names :
-            Those of the descent.
+            As given to :meth:`descent`.
         n_people : int, optional
             Number of people who were asked in all rounds together; see :meth:`fit_counts`.
         """
@@ -80,7 +83,7 @@ class LocalRounds:
         if not isinstance(state, DescentState) or state.descent != descent.digest:
             raise InvalidInput("this is not the state of a descent with these parameters, columns and labels.")
         people = check_collection(self.ledger, state, n_people)
-        # the reports are out, whatever comes of them: charged before anything else is refused
+        # the reports have been sent, so they are charged before anything else can be refused
         charged = charge_task(self.ledger, descent, people, secure=state.secure)
         self._refuse(state.n_people, n_features, None)
         self._take_names(rows, names)
@@ -94,12 +97,12 @@ class LocalRounds:
         self, linear: LinearTask, rows: RowTransform, descent: LocalDescent, state: DescentState, classes: Any
     ) -> None:
         weights, kept = descent.shrunk(state)
-        reason = "a descent in rounds has no intervals; use solver='moments'"
+        reason = "solver='sgd' gives no intervals: use solver='moments'"
         estimate = Estimate(weights, descent.estimate(state), None, reason, kept)
         self._take(linear, rows, None, (estimate,), classes)
 
     def _fit_in_rounds(self, linear: LinearTask, rows: RowTransform, problem: Problem, source: RandomSource) -> Self:
-        """Simulate a descent: everybody is in one group, and groups are asked one after the other."""
+        """Simulate a descent: every person is in one group, and groups are asked one after the other."""
         descent = self._descent(linear, rows)
         start, targets = 0, []
         for block in dense_blocks(problem.X):

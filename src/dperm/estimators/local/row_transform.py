@@ -1,4 +1,4 @@
-"""What every person does with their features before a report, and the way back to the user's units; all public."""
+"""Public transform from a person's features to the row they report on, and from fitted weights back to user units."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dperm.types import FloatArray
 __all__ = ["RowTransform", "dense_blocks"]
 
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 18  # rows at a time, to bound memory
 
 
 @dataclass(frozen=True)
 class RowTransform:
-    """Features clipped to their bounds, scaled, with the intercept's 1 last, divided by the longest such row."""
+    """Rows in the unit ball: features clipped and scaled, with a 1 for the intercept, divided by the row bound."""
 
     scaling: Scaling
     intercept: bool
@@ -36,7 +36,7 @@ class RowTransform:
 
     @cached_property
     def bound(self) -> float:
-        """Bound on the length of a scaled row, the intercept's constant 1 included."""
+        """Bound on the length of a scaled row, including the intercept's constant 1."""
         longest = math.sqrt(self.scaling.n_features) * self.scaling.clip
         return math.hypot(min(longest, self.scaling.row_norm or math.inf), float(self.intercept))
 
@@ -60,7 +60,7 @@ class RowTransform:
     def apply(self, X: FloatArray) -> FloatArray:
         """Turn features into rows of the unit ball."""
         scaling = self.scaling
-        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+        with np.errstate(all="ignore"):  # an error that only some values raise would reveal them
             rows = np.clip((X - scaling.centre) / scaling.scale, -scaling.clip, scaling.clip)
             if scaling.row_norm is not None:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -70,7 +70,7 @@ class RowTransform:
             return np.asarray(rows / self.bound)
 
     def to_user_units(self, target: TargetRange) -> tuple[FloatArray, FloatArray]:
-        """Return A and b: weights w of rows are A w + b in the user's units, the intercept last."""
+        """Return A and b such that row weights w are A w + b in the user's units, the intercept last."""
         columns = []
         for unit in np.eye(self.n_columns):
             weights = target.half_width * unit / self.bound
@@ -79,7 +79,7 @@ class RowTransform:
         return np.column_stack(columns), np.append(np.zeros(self.scaling.n_features), target.centre)
 
     def inputs(self, names: Any) -> dict[str, Any]:
-        """Return plain data by which a device computes a row."""
+        """Return plain data from which a device computes a row."""
         return {
             "names": None if names is None else [str(name) for name in names],
             "centre": self.scaling.centre.tolist(),
@@ -92,7 +92,7 @@ class RowTransform:
 
 
 def dense_blocks(X: Any) -> Iterator[FloatArray]:
-    """RowTransform in their order as dense arrays, some at a time."""
+    """Yield the rows in order as dense arrays, in blocks."""
     if isinstance(X, RowSource):
         yield from X.blocks()
         return

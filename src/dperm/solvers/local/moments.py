@@ -1,4 +1,4 @@
-"""Moments: monomials of a record in the unit ball, which carry a polynomial loss of a linear model."""
+"""Sketch of monomials of a record in the unit ball, from which a polynomial loss of a linear model is estimated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
 from dperm.kernels.reports import monomials
-from dperm.solvers.local.sketch import FloatArray, Sketch
-from dperm.types import IntArray
+from dperm.solvers.local.sketch import Sketch
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["Moments"]
 
@@ -21,8 +21,8 @@ __all__ = ["Moments"]
 class Moments(Sketch):
     """Monomials a^m of a record a.
 
-    The person scales the first ``ball`` entries down to the unit ball and clips every entry to its reach. Privacy does
-    not rest on this, only on the bit's own clip; it defines what is estimated.
+    The person scales the first ``ball`` entries down to the unit ball and clips every entry to its reach. This defines
+    what is estimated; privacy rests on the clipping inside the bit alone.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Moments(Sketch):
         lengths = {len(m) for m in self.exponents}
         whole = all(isinstance(e, int) and e >= 0 for m in self.exponents for e in m)
         if len(lengths) != 1 or not whole or any(sum(m) == 0 for m in self.exponents):
-            raise InvalidInput("exponents must be whole numbers >= 0, as many for every statistic and not all 0.")
+            raise InvalidInput("exponents must be whole numbers >= 0, equally many for every statistic and not all 0.")
         if len(self.shares) != len(self.exponents):
             raise InvalidInput(f"there are {len(self.shares)} shares for {len(self.exponents)} statistics.")
         if not 0 <= self.ball <= lengths.pop():
@@ -89,7 +89,7 @@ class Moments(Sketch):
 
     @cached_property
     def _factors(self) -> IntArray:
-        """The columns whose product is each monomial, filled up with a column of ones."""
+        """The columns whose product is each monomial, padded with a column of ones."""
         degree = max(sum(m) for m in self.exponents)
         table = np.full((len(self.exponents), degree), self.n_columns, np.int64)
         for row, m in zip(table, self.exponents, strict=True):

@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-_MOST_CORNERS = 500_000  # listing more would take minutes
+_MOST_CORNERS = 500_000  # bounds time and memory
 _CHUNK = 1 << 14  # corners evaluated at a time, to bound memory
 
 
