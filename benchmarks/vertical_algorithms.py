@@ -76,7 +76,7 @@ class Vertical:
         ]
         coordinator = task.coordinator(self.y, scopes[0], task.source("coordinator", seed))
         if watch is not None:
-            coordinator.watch = watch
+            coordinator.on_round = watch
         parties = {
             name: task.party(name, design, scope, task.source(name, seed))
             for (name, design), scope in zip(designs.items(), scopes[1:], strict=True)

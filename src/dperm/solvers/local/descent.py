@@ -32,7 +32,7 @@ from dperm.solvers.local.task import Counts, Task
 from dperm.types import FloatArray, IntArray
 from dperm.validation import non_negative, positive, whole
 
-__all__ = ["DescentState", "GradientCoordinates", "LocalDescent"]
+__all__ = ["DescentState", "GradientCoordinates", "LocalDescent", "mean_weight_variances"]
 
 LOSSES = ("logistic", "squared")
 MOST_ROUNDS = 10_000
@@ -312,7 +312,7 @@ class LocalDescent:
         """Return the mean weights, shrunk by the known noise of all rounds, and the fraction that was kept (0 to 1)."""
         weights, height = self.estimate(state), np.asarray(self.curvatures)
         noise, null = (
-            _mean_weight_variances(state.variances, state.delay, share) / height for share in (1.0, _FLATTEST)
+            mean_weight_variances(state.variances, state.delay, share) / height for share in (1.0, _FLATTEST)
         )
         kept = kept_fraction(float(height @ weights**2), float(noise.sum()), null)
         return kept * weights, kept
@@ -340,7 +340,7 @@ class LocalDescent:
         # variance of the mean weights relative to one gradient over all people, for rounds of equal noise
         equal = ((1.0,),) * self.n_rounds
         rounds, flat = (
-            float(_mean_weight_variances(equal, 1.0, share)[0]) * self.n_rounds for share in (1.0, _FLATTEST)
+            float(mean_weight_variances(equal, 1.0, share)[0]) * self.n_rounds for share in (1.0, _FLATTEST)
         )
         columns = len(self.reach) - self.intercept
         curvature = float(height[:columns].mean())
@@ -361,7 +361,7 @@ class LocalDescent:
         )
 
 
-def _mean_weight_variances(variances: tuple[tuple[float, ...], ...], delay: float, share: float) -> FloatArray:
+def mean_weight_variances(variances: tuple[tuple[float, ...], ...], delay: float, share: float) -> FloatArray:
     """Variances of the mean weights times the squared guessed curvatures, from those of every round's gradient.
 
     ``share`` is the true curvature relative to its guess: the smaller it is, the less a step reduces earlier noise.

@@ -1,7 +1,10 @@
-"""Vertical methods: one model over columns held by different parties.
+"""Vertical methods: one model over columns that different parties hold.
 
-A task is the public description of a run; it makes the programs of both sides, which :func:`run_in_process` runs in one
-process and the multi-party runtime between processes.
+A :class:`VerticalTask` is the public description of a run. It builds the programs of both sides (``protocol.py`` has
+their interface), which :func:`run_in_process` runs in one process and :mod:`dperm.vertical` between processes. Code
+here may import queries, data, objective and privacy, never :mod:`dperm.vertical`; it reaches private data through a
+``DataHolder`` only and never sends a message itself. A new method is one file with its task and its two programs, a
+proof next to it, and one line in :data:`TASKS`.
 """
 
 from dperm.solvers.vertical.admm_transcript import TranscriptSharing
@@ -36,7 +39,7 @@ __all__ = [
     "run_in_process",
 ]
 
-#: tasks by name; a new one is its file and one line here, which enrols it in the contract suite
+#: tasks by name; one line here enrols a new task in the contract suite
 TASKS: dict[str, type[VerticalTask]] = {
     task.name: task
     for task in (

@@ -135,8 +135,8 @@ def test_a_tuner_refuses_models_that_no_search_covers():
 
 def test_a_local_plan_can_be_read():
     text = str(LocalLogisticRegression(bounds=Bounds(features=(-1, 1))).plan(10_000, 3))
-    assert text.startswith("10000 people: expected excess risk")
-    assert "people are needed to gain half of what can be gained over weights 0" in text
+    assert text.startswith("10000 people: expected excess loss")
+    assert "people are needed for half of the possible improvement over the null model" in text
     assert "assuming" in text
 
 

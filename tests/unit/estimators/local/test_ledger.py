@@ -121,7 +121,7 @@ class TestTheSamePeopleAgain:
         counts = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
         ledger = Ledger(dataset="people")
         counted(ledger, counts)
-        with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+        with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
             counted(ledger, counts + counts)
         with pytest.raises(InvalidInput, match="say how many people"):
             counted(ledger, counts, n_people=None)
@@ -136,7 +136,7 @@ class TestTheSamePeopleAgain:
         model = Marginals(1.0, n_bits=1, k=1, n_people=100, ledger=ledger)
         total = model.task.collect(np.ones((3, 1), bool), RandomSource())
         model.fit_counts(total, n_people=3)
-        with pytest.raises(InvalidInput, match="6 reports of 3 people"):
+        with pytest.raises(InvalidInput, match="6 reports from 3 people"):
             model.fit_counts(total + model.task.collect(np.ones((3, 1), bool), RandomSource()), n_people=3)
         with pytest.raises(BudgetRefused):
             model.fit_counts(total, n_people=1200)
@@ -251,7 +251,7 @@ class TestRoundsThatPeopleAnswer:
     def test_refusals(self, table):
         ledger = Ledger(dataset="people")
         model, descent, state = self.rounds(table, ledger, RandomSource())
-        with pytest.raises(InvalidInput, match="5000 reports of 4999 people"):
+        with pytest.raises(InvalidInput, match="5000 reports from 4999 people"):
             model.fit_rounds(state, 1, n_people=4999)
         with pytest.raises(InvalidInput, match="not the state"):
             LocalLogisticRegression(2.0, bounds=BOUNDS, solver="sgd").fit_rounds(state, 1)
@@ -279,11 +279,11 @@ class TestRoundsThatPeopleAnswer:
         for known in (descent.start(), states[1], states[4], states[2], states[4]):
             model.fit_rounds(known, 1, n_people=5000)
         for _ in range(2):
-            with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+            with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
                 model.fit_rounds(state, 1, n_people=5000)
         # the last round asked again, of the same run
         again = descent.next_state(states[3], descent.task(states[3]).collect(groups[4], RandomSource()))
-        with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+        with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
             model.fit_rounds(again, 1, n_people=5000)
         assert fits(ledger) == 1
         model.fit_rounds(state, 1, n_people=10_000)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dperm.solvers.local import DescentState, LocalDescent, quadratic
-from dperm.solvers.local.descent import _spread
+from dperm.solvers.local.descent import mean_weight_variances
 from dperm.solvers.local.quadratic import kept_fraction
 from dperm.solvers.local.surrogates import typical_length
 
@@ -129,7 +129,7 @@ def test_the_propagated_noise_of_a_descent_is_that_of_its_weights(population, la
             state = descent.next_state(state, drawn(task, chances(task, people.records, people.likely), 2000, rng))
         found.append(descent.estimate(state)[0])
         true = float((people.scaled**2).mean()) / descent.curvatures[0]
-        stated.append(_spread(state.variances, state.delay, true)[0] / descent.curvatures[0] ** 2)
+        stated.append(mean_weight_variances(state.variances, state.delay, true)[0] / descent.curvatures[0] ** 2)
     assert np.var(found) == pytest.approx(np.mean(stated), rel=0.5)
 
 

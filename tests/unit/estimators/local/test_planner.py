@@ -23,7 +23,7 @@ def test_the_planner():
     assert plan.people_for((plan.null_excess + plan.bias) / 2) == plan.people_needed > plan.min_people
     assert not model.plan(plan.min_people, 2).hopeless
     assert model.plan(plan.min_people - 1, 2).hopeless
-    assert f"about {plan.people_needed} people are needed to gain half" in str(plan)
+    assert f"about {plan.people_needed} people are needed for half" in str(plan)
     assert f"fewer than {plan.min_people} are refused" in str(plan)
     assert model.plan(100_000, 20).hopeless
     assert model.plan(100_000, 2, n_classes=5).people_needed > plan.people_needed
@@ -32,7 +32,7 @@ def test_the_planner():
         plan.people_for(0.0)
     with pytest.raises(Unsupported, match="no number of people"):
         plan.people_for(plan.bias / 2)
-    with pytest.raises(InvalidInput, match="number of people"):
+    with pytest.raises(InvalidInput, match="^n must be a whole number"):
         model.plan(0, 2)
     with pytest.raises(InvalidInput, match="n_classes"):
         model.plan(1000, 2, 1)
@@ -57,7 +57,7 @@ def test_too_few_people_are_refused_with_how_many_it_takes(people):
     x, y, _ = people(5, 2000, 6)
     model = LocalLogisticRegression(1.0, bounds=UNIT)
     with pytest.raises(
-        Unsupported, match=f"{model.plan(2000, 5).min_people} on.* {model.plan(2000, 5).people_needed} on"
+        Unsupported, match=f"about {model.plan(2000, 5).min_people} people.* about {model.plan(2000, 5).people_needed};"
     ):
         model.fit(x, y)
     assert not hasattr(model, "coef_")

@@ -167,7 +167,7 @@ def test_changed_parameters_make_another_task():
     with pytest.raises(InvalidInput, match="parameters have changed"):
         queries.query([0])
     assert queries.set_params(epsilon=2.0).query([0]).value > 0.5
-    with pytest.raises(InvalidInput, match="k must not exceed"):
+    with pytest.raises(InvalidInput, match="k must be at most"):
         queries.set_params(k=4).fit(np.ones((500, 3)))
 
 

@@ -234,7 +234,7 @@ class TestEstimators:
         counts = LocalLogisticRegression(1.0, bounds=model.bounds).task(3).no_counts()
         with pytest.raises(Unsupported, match="in rounds"):
             model.fit_counts(counts, 3)
-        with pytest.raises(Unsupported, match="one output"):
+        with pytest.raises(Unsupported, match="two classes or a regression"):
             clone(model).set_params(bounds=self.bounds).fit(X, np.arange(1000) % 3)
         with pytest.raises(InvalidInput, match="solver must be one of"):
             clone(model).set_params(solver="adam").fit(X, label)
@@ -261,10 +261,10 @@ def test_bad_input():
         GradientCoordinates((math.nan,), (1.0,))
     with pytest.raises(InvalidInput, match="one weight and one reach"):
         GradientCoordinates((1.0,), (1.0, 1.0))
-    with pytest.raises(InvalidInput, match="number of people"):
+    with pytest.raises(InvalidInput, match="^n must be a whole number"):
         descent(2).forecast(0)
     three = LinearTask("logistic", 1.0, (0.5, 0.5), 2.0, 2.0, n_outputs=3)
-    with pytest.raises(Unsupported, match="one output"):
+    with pytest.raises(Unsupported, match="two classes or a regression"):
         LocalDescent.from_linear_task(three, np.ones(2), 5)
 
 

@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged():
         AdmmSharing(plain, {}, BUDGET)
     with pytest.raises(InvalidInput, match="align them first"):
         AdmmSharing(plain, {**facts, "other": replace(facts["north"], n=7)}, BUDGET)
-    with pytest.raises(Unsupported, match="encrypted view is planned, and nothing is claimed for it yet"):
+    with pytest.raises(Unsupported, match="encrypted view is not implemented yet"):
         AdmmSharing(plain, facts, BUDGET, view="encrypted")
     with pytest.raises(InvalidInput, match="view must be"):
         AdmmSharing(plain, facts, BUDGET, view="secret")
@@ -265,7 +265,7 @@ def test_releases_are_counted_without_going_through_the_rounds(cls, n_rounds):
     facts = Facts(n=50, n_features=2, d=2, value_bound=1.0, row_bound=1.0)
     task = cls(Objective(Logistic()), dict.fromkeys(("a", "b", "c"), facts), Budget(1.0, 1e-6), n_rounds=n_rounds)
     for name in task.parties:
-        assert task.releases_of(name) == sum(name in task.movers(t) for t in range(n_rounds))
+        assert task.release_count(name) == sum(name in task.active_parties(t) for t in range(n_rounds))
     long = replace(task, n_rounds=MOST_ROUNDS)
     assert sum(r.count for r in long.plan().releases) == MOST_ROUNDS * (3 if cls is AdmmSharing else 1)
     with pytest.raises(InvalidInput, match="at most 1000000"):
