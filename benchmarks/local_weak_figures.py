@@ -44,12 +44,12 @@ class Weak:
         if loss == "logistic":
             model = LocalLogisticRegression(1.0, bounds=Bounds(features=(-1, 1)), solver=solver, degree=2)
             rows = model._rows(p, None)
-            scaled, chance = rows.of(x), special.expit(length * x[:, 0])
+            scaled, chance = rows.apply(x), special.expit(length * x[:, 0])
             records, likely = np.vstack([scaled, -scaled]), np.append(chance, 1.0 - chance)
             return cls(model, rows, records, likely, lambda v: float(_logistic(scaled @ v, chance)))
         model = LocalLinearRegression(1.0, bounds=Bounds(features=(-1, 1), target=(-1, 1)), solver=solver)
         rows = model._rows(p, None)
-        scaled, mean, off = rows.of(x), length * x[:, 0], 0.3
+        scaled, mean, off = rows.apply(x), length * x[:, 0], 0.3
         records = np.vstack([np.column_stack([scaled, mean + sign * off]) for sign in (1.0, -1.0)])
         gram, slope = scaled.T @ scaled / len(x), scaled.T @ mean / len(x)
         return cls(model, rows, records, np.ones(len(records)), lambda v: float(v @ gram @ v / 2.0 - slope @ v))

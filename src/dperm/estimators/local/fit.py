@@ -44,6 +44,7 @@ class LocalFit(LocalRounds):
 
     _loss_name: str
     bounds: Any
+    strength: Any
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class LocalFit(LocalRounds):
             window=self.window,
         )
 
-    def _refuse(self, n: int, n_features: int, n_classes: int | None) -> None:
+    def _refuse_hopeless_fit(self, n: int, n_features: int, n_classes: int | None) -> None:
         if not self.refuse_hopeless:
             return
         plan = self.plan(max(n, 1), n_features, n_classes)
@@ -197,10 +198,10 @@ class LocalFit(LocalRounds):
             problem: Problem = self._problem(X, y)  # type: ignore[attr-defined]
             n, n_features = problem.X.shape
             names = getattr(self, "feature_names_in_", None)
-            rows, about = self._rows(n_features, names), self._about_target(problem)
+            rows, about = self._rows(n_features, names), self._public_target(problem)
             n_classes = None if problem.classes is None else problem.n_classes
             n_outputs = self._n_outputs(n_classes)
-            self._refuse(n, n_features, n_classes)
+            self._refuse_hopeless_fit(n, n_features, n_classes)
             degree = 2 if self.solver == "sgd" else self._degree(rows, n_outputs, n)
             linear = self._linear(rows, n_outputs, degree, names, about)
             source = RandomSource(self.insecure_seed)
@@ -209,10 +210,9 @@ class LocalFit(LocalRounds):
             with charge_simulation(self.ledger, linear.task, source, self._fingerprint(problem)) as charged:
                 counts = self._collect(linear, rows, problem, source)
             estimates = linear.estimates(counts, self._penalty_of_rows(rows))
-        self._take(linear, rows, counts, estimates, problem.classes)
-        assumptions = (*problem.assumptions, *self._about_declared())
-        about_reports = {"people": n, "simulated": True, "secure": source.secure}
-        self._write_report(linear, linear.task, assumptions, charged, **about_reports)
+        self._set_fitted_attributes(linear, rows, counts, estimates, problem.classes)
+        assumptions = (*problem.assumptions, *self._bounds_assumptions())
+        self._write_report(linear, linear.task, assumptions, charged, people=n, simulated=True, secure=source.secure)
         return self
 
     def fit_counts(self, counts: Counts, n_features: int, names: Any = None, *, n_people: int | None = None) -> Self:
@@ -245,15 +245,23 @@ class LocalFit(LocalRounds):
         people = check_collection(self.ledger, counts, n_people)
         # the reports have been sent, so they are charged before anything else can be refused
         charged = charge_task(self.ledger, linear.task, people, secure=counts.secure)
-        self._refuse(counts.n_people, n_features, None)
+        self._refuse_hopeless_fit(counts.n_people, n_features, None)
         estimates = linear.estimates(counts, self._penalty_of_rows(rows))
-        self._take_names(rows, names)
-        self._take(linear, rows, counts, estimates, self._declared_classes())
-        about_reports = {"people": people, "reports": counts.n_people, "simulated": False, "secure": counts.secure}
-        self._write_report(linear, linear.task, self._about_declared(), charged, **about_reports)
+        self._set_feature_names(rows, names)
+        self._set_fitted_attributes(linear, rows, counts, estimates, self._declared_classes())
+        self._write_report(
+            linear,
+            linear.task,
+            self._bounds_assumptions(),
+            charged,
+            people=people,
+            reports=counts.n_people,
+            simulated=False,
+            secure=counts.secure,
+        )
         return self
 
-    def _take_names(self, rows: RowTransform, names: Any) -> None:
+    def _set_feature_names(self, rows: RowTransform, names: Any) -> None:
         self.n_features_in_ = rows.scaling.n_features
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -264,14 +272,14 @@ class LocalFit(LocalRounds):
         """Degrees that a task of this model may have."""
         return (2,)
 
-    def _about_declared(self) -> tuple[str, ...]:
+    def _bounds_assumptions(self) -> tuple[str, ...]:
         """What the report assumes about the bounds; the schema states the details."""
         return self.bounds.assumptions or (BOUNDS_PUBLIC,)
 
     def _declared_classes(self) -> NDArray[Any] | None:
         return None
 
-    def _about_target(self, problem: Problem) -> dict[str, Any]:
+    def _public_target(self, problem: Problem) -> dict[str, Any]:
         """What the data owner treats as public about the target, as plain data for the schema."""
         return self._declared_target()
 
@@ -284,7 +292,8 @@ class LocalFit(LocalRounds):
             return None
         X = problem.X
         table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-        return self.ledger.fingerprint([*table, problem.target])
+        fingerprint: str = self.ledger.fingerprint([*table, problem.target])
+        return fingerprint
 
     def _collect(self, linear: LinearTask, rows: RowTransform, problem: Problem, source: RandomSource) -> Counts:
         """Simulate the report of every person, in blocks of rows."""
@@ -304,7 +313,7 @@ class LocalFit(LocalRounds):
         """Range of the target in the user's units; a prediction of 1 is its upper end."""
         return TargetRange(-1.0, 1.0)
 
-    def _take(
+    def _set_fitted_attributes(
         self,
         linear: LinearTask,
         rows: RowTransform,
@@ -323,6 +332,7 @@ class LocalFit(LocalRounds):
             ends = []
             for one in estimates:
                 middle = turn @ one.unshrunk + shift
+                assert one.covariance is not None  # there are no reasons against intervals
                 error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", turn, one.covariance, turn), 0.0))
                 ends.append(np.column_stack([middle - width * error, middle + width * error]))
             self.intervals_ = ends[0] if len(ends) == 1 else np.array(ends)
@@ -347,7 +357,7 @@ class LocalFit(LocalRounds):
         reports: int | None = None,
     ) -> None:
         public = {
-            "features": self.n_features_in_,  # type: ignore[attr-defined]
+            "features": self.n_features_in_,
             "centre": self.scaling_.centre.tolist(),
             "scale": self.scaling_.scale.tolist(),
             "clip": self.scaling_.clip,

@@ -27,7 +27,7 @@ class LocalRounds:
     solver: str
     n_rounds: int
     ledger: Any
-    _about_declared: Any
+    _bounds_assumptions: Any
     _check_parameters: Any
     _declared_classes: Any
     _declared_target: Any
@@ -36,10 +36,10 @@ class LocalRounds:
     _n_outputs: Any
     _penalty_of_rows: Any
     _records: Any
-    _refuse: Any
+    _refuse_hopeless_fit: Any
     _rows: Any
-    _take: Any
-    _take_names: Any
+    _set_fitted_attributes: Any
+    _set_feature_names: Any
     _write_report: Any
 
     def _refuse_rounds(self) -> None:
@@ -85,21 +85,21 @@ class LocalRounds:
         people = check_collection(self.ledger, state, n_people)
         # the reports have been sent, so they are charged before anything else can be refused
         charged = charge_task(self.ledger, descent, people, secure=state.secure)
-        self._refuse(state.n_people, n_features, None)
-        self._take_names(rows, names)
-        self._take_rounds(linear, rows, descent, state, self._declared_classes())
-        about_reports = {"people": people, "reports": state.n_people, "simulated": False, "secure": state.secure}
-        assumptions = (ROUNDS_DISJOINT, *self._about_declared())
-        self._write_report(linear, descent.task(descent.start()), assumptions, charged, **about_reports)
+        self._refuse_hopeless_fit(state.n_people, n_features, None)
+        self._set_feature_names(rows, names)
+        self._set_fitted_rounds(linear, rows, descent, state, self._declared_classes())
+        report_facts = {"people": people, "reports": state.n_people, "simulated": False, "secure": state.secure}
+        assumptions = (ROUNDS_DISJOINT, *self._bounds_assumptions())
+        self._write_report(linear, descent.task(descent.start()), assumptions, charged, **report_facts)
         return self
 
-    def _take_rounds(
+    def _set_fitted_rounds(
         self, linear: LinearTask, rows: RowTransform, descent: LocalDescent, state: DescentState, classes: Any
     ) -> None:
         weights, kept = descent.shrunk(state)
         reason = "solver='sgd' gives no intervals: use solver='moments'"
         estimate = Estimate(weights, descent.estimate(state), None, reason, kept)
-        self._take(linear, rows, None, (estimate,), classes)
+        self._set_fitted_attributes(linear, rows, None, (estimate,), classes)
 
     def _fit_in_rounds(self, linear: LinearTask, rows: RowTransform, problem: Problem, source: RandomSource) -> Self:
         """Simulate a descent: every person is in one group, and groups are asked one after the other."""
@@ -111,8 +111,8 @@ class LocalRounds:
         first = descent.task(descent.start())
         with charge_simulation(self.ledger, first, source, self._fingerprint(problem)) as charged:
             state = descent.run(np.concatenate(targets), source)
-        self._take_rounds(linear, rows, descent, state, problem.classes)
-        assumptions = (ROUNDS_DISJOINT, *problem.assumptions, *self._about_declared())
-        about_reports = {"people": state.n_people, "simulated": True, "secure": source.secure}
-        self._write_report(linear, first, assumptions, charged, **about_reports)
+        self._set_fitted_rounds(linear, rows, descent, state, problem.classes)
+        assumptions = (ROUNDS_DISJOINT, *problem.assumptions, *self._bounds_assumptions())
+        report_facts = {"people": state.n_people, "simulated": True, "secure": source.secure}
+        self._write_report(linear, first, assumptions, charged, **report_facts)
         return self

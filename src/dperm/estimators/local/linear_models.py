@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
@@ -21,7 +20,7 @@ from dperm.estimators.local.row_transform import RowTransform
 from dperm.estimators.persistence.prediction import class_probabilities
 from dperm.estimators.persistence.saved import SavedModel, SavedProbabilities
 from dperm.solvers.local import LinearTask
-from dperm.types import FloatArray
+from dperm.types import AnyArray, FloatArray
 from dperm.validation import whole
 
 __all__ = ["LocalLinearRegression", "LocalLogisticRegression"]
@@ -31,7 +30,7 @@ __all__ = ["LocalLinearRegression", "LocalLogisticRegression"]
 _MOST_FOR_QUARTIC = 12
 
 
-class LocalLogisticRegression(LocalFit, PrivateClassifier):
+class LocalLogisticRegression(LocalFit, PrivateClassifier):  # type: ignore[misc]  # plans count people, not rows
     r"""Logistic regression from one bit per person; one-versus-rest for more than two classes.
 
     Minimises, over weights of length at most ``radius`` on features scaled to [-1, 1], the mean of a polynomial that
@@ -110,6 +109,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     """
 
     _loss_name = "logistic"
+    classes_: AnyArray
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         if n_people is None or rows.n_columns > _MOST_FOR_QUARTIC:
             return 2
         plans = [self._linear(rows, n_outputs, degree).forecast(n_people, rows.mean_squares) for degree in (2, 4)]
-        return min(plans, key=lambda plan: plan.excess).degree
+        return min(plans, key=lambda plan: plan.excess).degree or 2
 
     def _n_outputs(self, n_classes: int | None) -> int:
         declared = self._declared_classes()
@@ -170,7 +170,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         count = whole("n_classes", count, least=2)
         return 1 if count == 2 else count
 
-    def _declared_classes(self) -> NDArray[Any] | None:
+    def _declared_classes(self) -> AnyArray | None:
         return None if self.bounds.classes is None else np.unique(np.asarray(self.bounds.classes))
 
     def _declared_target(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
             raise InvalidBounds("people must know the labels in advance: declare Bounds(features=..., classes=[...]).")
         return _labels(classes)
 
-    def _about_target(self, problem: Problem) -> dict[str, Any]:
+    def _public_target(self, problem: Problem) -> dict[str, Any]:
         return _labels(problem.classes)
 
     def _records(self, rows: FloatArray, target: FloatArray, linear: LinearTask) -> FloatArray:
@@ -205,7 +205,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         return SavedProbabilities(**self._saved_parts(), one_vs_rest=len(self.classes_) > 2)
 
 
-class LocalLinearRegression(LocalFit, PrivateRegressor):
+class LocalLinearRegression(LocalFit, PrivateRegressor):  # type: ignore[misc]  # plans count people, not rows
     r"""Least squares from one bit per person.
 
     Minimises the mean of :math:`(y - \langle w, x\rangle)^2/2` plus ``strength / 2`` times the squared weights, over

@@ -93,7 +93,7 @@ class _LocalQueries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
         fingerprint = None if self.ledger is None else self.ledger.fingerprint([np.ascontiguousarray(records)])
         with charge_simulation(self.ledger, self.task, source, fingerprint) as charged:
             counts = self.task.collect(records, source)
-        return self._take(counts, counts.n_people, charged, simulated=True)
+        return self._set_counts(counts, counts.n_people, charged, simulated=True)
 
     def fit_counts(self, counts: Counts, *, n_people: int | None = None) -> Self:
         """Take the counts of a collection; charges the ledger once per task.
@@ -108,13 +108,13 @@ class _LocalQueries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
         check_ledger(self.ledger)
         people = check_collection(self.ledger, counts, n_people)
         charged = charge_task(self.ledger, self.task, people, secure=counts.secure)
-        return self._take(counts, people, charged, simulated=False)
+        return self._set_counts(counts, people, charged, simulated=False)
 
     def _records(self, X: Any) -> NDArray[Any]:
         """The records that people report on."""
         return self.task.sketch.records(X)
 
-    def _take(self, counts: Counts, people: int, charged: dict[str, Any], *, simulated: bool) -> Self:
+    def _set_counts(self, counts: Counts, people: int, charged: dict[str, Any], *, simulated: bool) -> Self:
         self.means_, self.variances_ = self.task.scaled_sums(counts)
         self.counts_ = counts
         public = {"reports": counts.n_people}
@@ -235,7 +235,7 @@ class Marginals(_LocalQueries):
         if isinstance(columns, Mapping):
             if values is not None:
                 raise InvalidInput("give either a dict of columns and values or two lists, not both.")
-            columns, values = list(columns), list(columns.values())
+            values, columns = list(columns.values()), list(columns)
         chosen = _whole_numbers("columns", columns)
         wanted = [1] * len(chosen) if values is None else _whole_numbers("values", values)
         if not 1 <= len(chosen) <= self.k or len(set(chosen)) < len(chosen):

@@ -19,7 +19,8 @@ _MOST_CELLS = 40_000  # bounds time and memory
 def basis(x: FloatArray, k: int) -> FloatArray:
     """Return the k + 1 Bernstein polynomials of degree k at every point of ``x``."""
     v, x = np.arange(k + 1), np.asarray(x, np.float64)[:, None]
-    return comb(k, v) * x**v * (1.0 - x) ** (k - v)
+    values: FloatArray = comb(k, v) * x**v * (1.0 - x) ** (k - v)
+    return values
 
 
 def iterated(k: int, order: int) -> FloatArray:

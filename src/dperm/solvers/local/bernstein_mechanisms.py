@@ -165,7 +165,7 @@ def people_needed(
         raise InvalidInput(f"the error aimed at must be a positive finite number, not {error!r}.")
     size = math.log(1.0 / failure) * smoothness ** (2.0 * p / h) * p ** (p / h) * 4.0 ** ((h + 1) * p)
     least = math.log(1.0 / failure) * 4.0 ** (p * (h + 1)) / (epsilon * smoothness) ** 2
-    return max(least, size / epsilon**2 * error ** -(2.0 + 2.0 * p / h))
+    return float(max(least, size / epsilon**2 * error ** -(2.0 + 2.0 * p / h)))
 
 
 def grid_size(
@@ -176,7 +176,7 @@ def grid_size(
     if not is_number(n) or not n >= 1:
         raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
     base = smoothness * math.sqrt(p * n) * epsilon / (2.0 ** ((h + 1) * p) * math.sqrt(math.log(1.0 / failure)))
-    return max(1, round(base ** (1.0 / (h + p))))
+    return max(1, round(float(base ** (1.0 / (h + p)))))
 
 
 def _checked_sizes(p: int, h: int, epsilon: float, failure: float, smoothness: float) -> tuple[int, int]:

@@ -131,9 +131,12 @@ class GradientCoordinates(Sketch):
         inside = np.clip(x / np.maximum(length, 1.0), -self._reach, self._reach)
         own = inside[np.arange(len(inside)), index]
         score = (inside * self._w).sum(axis=1)
+        values: FloatArray
         if self.loss == "squared":
-            return own * np.clip(score - np.clip(records[:, -1], -1.0, 1.0), -_RESIDUAL, _RESIDUAL)
-        return -own * expit(-score)
+            values = own * np.clip(score - np.clip(records[:, -1], -1.0, 1.0), -_RESIDUAL, _RESIDUAL)
+        else:
+            values = -own * expit(-score)
+        return values
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Moments(Sketch):
         return np.asarray(self.shares, np.float64)
 
     @cached_property
-    def high(self) -> FloatArray:  # type: ignore[override]
+    def high(self) -> FloatArray:
         m = np.asarray(self.exponents, np.float64)
         inside = m.copy()
         inside[:, self.ball :] = 0.0
@@ -76,14 +76,15 @@ class Moments(Sketch):
         part = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0)
         on_ball = np.prod(np.where(inside > 0.0, part, 1.0) ** (inside / 2.0), axis=1)
         on_ball *= np.prod(self._reach[self.ball :] ** m[:, self.ball :], axis=1)
-        return np.minimum(on_ball, np.prod(self._reach**m, axis=1))
+        largest: FloatArray = np.minimum(on_ball, np.prod(self._reach**m, axis=1))
+        return largest
 
     @cached_property
     def _reach(self) -> FloatArray:
         return np.ones(self.n_columns) if self.reach is None else np.asarray(self.reach, np.float64)
 
     @cached_property
-    def low(self) -> FloatArray:  # type: ignore[override]
+    def low(self) -> FloatArray:
         even = (np.asarray(self.exponents) % 2 == 0).all(axis=1)
         return np.where(even, 0.0, -self.high)
 

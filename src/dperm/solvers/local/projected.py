@@ -68,7 +68,8 @@ class ProjectedLeastSquares:
     @cached_property
     def matrix(self) -> FloatArray:
         """The projection, m rows."""
-        return self._signs / np.sqrt(len(self.signs))
+        matrix: FloatArray = self._signs / np.sqrt(len(self.signs))
+        return matrix
 
     @cached_property
     def _linear(self) -> LinearTask:

@@ -56,7 +56,8 @@ def margins(dimension: int, length: float, size: int = 256) -> FloatArray:
     if dimension == 1:
         return np.array([length])
     ranks = (np.arange(size) + 0.5) / size
-    return length * np.sqrt(stats.beta.ppf(ranks, 0.5, (dimension - 1) / 2.0))
+    values: FloatArray = length * np.sqrt(stats.beta.ppf(ranks, 0.5, (dimension - 1) / 2.0))
+    return values
 
 
 def logistic_curvature(s: FloatArray) -> float:

@@ -154,7 +154,7 @@ class Task:
     def thresholds(self) -> IntArray:
         """Upper ends, out of 2^32, of the random words that select each group of statistics."""
         ends = np.cumsum(self.sketch.weights)
-        upper = np.floor(ends / ends[-1] * LATTICE).astype(np.int64)
+        upper: IntArray = np.floor(ends / ends[-1] * LATTICE).astype(np.int64)
         upper[-1] = LATTICE
         if (np.diff(upper, prepend=0) < 1).any():
             raise InvalidInput("a statistic would be drawn less than once in 2^32 reports: give it a larger share.")

@@ -73,11 +73,11 @@ class ThetaGrid(Sketch):
         return np.ones(len(self.nodes))
 
     @cached_property
-    def low(self) -> FloatArray:  # type: ignore[override]
+    def low(self) -> FloatArray:
         return _MARGIN_LOSSES[self.loss](np.linalg.norm(self._nodes, axis=1))
 
     @cached_property
-    def high(self) -> FloatArray:  # type: ignore[override]
+    def high(self) -> FloatArray:
         return _MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
 
     def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
@@ -150,7 +150,8 @@ class ThetaGridTask:
         )
 
         def monomials(points: FloatArray) -> FloatArray:
-            return np.prod(points[:, None, :] ** powers[None], axis=2)
+            values: FloatArray = np.prod(points[:, None, :] ** powers[None], axis=2)
+            return values
 
         at_zero = float(_MARGIN_LOSSES[self.loss](np.zeros(1))[0])
         weights = 1.0 / np.sqrt(np.minimum(variances, 1e12))

@@ -99,7 +99,8 @@ def printed_update(point: FloatArray, atoms: FloatArray, gamma: float) -> FloatA
     The sum of K atoms of norm eta may have norm K eta, so the point leaves the ball. dperm's ``product`` option gives
     every party a ball of radius eta / K instead.
     """
-    return (1.0 - gamma) * point + gamma * atoms.sum(axis=0)
+    moved: FloatArray = (1.0 - gamma) * point + gamma * atoms.sum(axis=0)
+    return moved
 
 
 def uplink_bytes(*, n_steps: int, n_parties: int, n_active: int, length: int, per_choice: int = 3) -> int:

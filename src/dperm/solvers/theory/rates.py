@@ -102,7 +102,7 @@ def greedy_steps_convex(
     ``distance`` is the largest M-weighted l1 distance from the level set of the start to an optimum.
     """
     top = (n * epsilon * distance) ** (2.0 / 3.0) * smallest_smoothness ** (1.0 / 3.0)
-    return top / (largest_lipschitz ** (2.0 / 3.0) * math.log(1.0 / delta) ** (1.0 / 3.0))
+    return float(top / (largest_lipschitz ** (2.0 / 3.0) * math.log(1.0 / delta) ** (1.0 / 3.0)))
 
 
 def greedy_rate_convex(
@@ -117,7 +117,7 @@ def greedy_rate_convex(
 ) -> float:
     """Excess of order R^(4/3) L^(2/3) ln(1/delta) ln(p/failure) / (n epsilon)^(2/3) / M^(1/3) (Theorem 4.4, convex)."""
     top = distance ** (4.0 / 3.0) * largest_lipschitz ** (2.0 / 3.0) * math.log(1.0 / delta) * math.log(p / failure)
-    return top / ((n * epsilon) ** (2.0 / 3.0) * smallest_smoothness ** (1.0 / 3.0))
+    return float(top / ((n * epsilon) ** (2.0 / 3.0) * smallest_smoothness ** (1.0 / 3.0)))
 
 
 def greedy_steps_strongly_convex(

@@ -78,7 +78,7 @@ class Population:
         self.rows = self.model._rows(p, None)
         self.linear = self.model._linear(self.rows, 1, 2)
         self.plan = self.model.plan(1000, p)
-        scaled = self.scaled = self.rows.of(x)
+        scaled = self.scaled = self.rows.apply(x)
         if loss == "logistic":
             chance = special.expit(length * x[:, 0])
             self.records, self.likely = np.vstack([scaled, -scaled]), np.append(chance, 1.0 - chance)
