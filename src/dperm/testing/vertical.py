@@ -339,7 +339,7 @@ def check_vertical_noise_free(make: Make, tolerance: float = 1e-3) -> None:
     task = make(facts_of(designs), Budget(1e9, 1e-6))
     run = run_vertical(task, designs, target)
     X = np.column_stack([np.concatenate([block * d.spacing for _, block in d.row_chunks()]) for d in designs.values()])
-    from dperm.testing.solvers import _trusted_optimum
+    from dperm.testing.solvers import trusted_optimum
 
     free, start = [], 0
     for name, facts in task.parties.items():
@@ -347,7 +347,7 @@ def check_vertical_noise_free(make: Make, tolerance: float = 1e-3) -> None:
         start += facts.d
     objective = Objective(task.objective.loss, task.objective.penalty, unpenalised=tuple(free))
     weights = np.concatenate([run.result.weights[name] for name in designs])
-    reached, best = objective.value(X, target, weights), _trusted_optimum(objective, X, target)
+    reached, best = objective.value(X, target, weights), trusted_optimum(objective, X, target)
     demand(
         reached - best <= tolerance * max(1.0, abs(best)),
         f"{task.name!r} without noise reaches {reached:.6g}; {best:.6g} is best.",

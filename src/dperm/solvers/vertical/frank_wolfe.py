@@ -92,7 +92,7 @@ class DistributedFrankWolfe(VerticalTask):
             if self.n_sampled > min(facts.d for facts in self.parties.values()):
                 raise InvalidInput("n_sampled must be at most the smallest party's number of columns.")
         if self.penalty != SeparablePenalty():
-            raise Unsupported("Frank-Wolfe over parties works on the l1 ball and takes no penalty: use penalty='none'.")
+            raise Unsupported("Frank-Wolfe over parties works on the l1 ball and takes no penalty: leave it out.")
         if not math.isfinite(self.limit):
             raise InvalidInput(
                 f"the {self.objective.loss.name} loss has unbounded slopes: give it a residual_clip; a clip of value "

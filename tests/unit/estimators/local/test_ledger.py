@@ -130,7 +130,7 @@ class TestTheSamePeopleAgain:
                 counted(ledger, counts, n_people=bad)
         assert fits(ledger) == 1
 
-    def test_three_people_in_four_hundred_waves(self):
+    def test_more_collections_than_people_are_refused(self):
         ledger = Ledger(dataset="people")
         ledger.set_cap(Budget(1.0, 1e-6))
         model = Marginals(1.0, n_bits=1, k=1, n_people=100, ledger=ledger)
@@ -180,7 +180,7 @@ def test_a_charge_is_known_by_what_it_cost_not_by_its_words(table):
 class TestSeededCounts:
     """What a seed made has no guarantee, whoever hands it in."""
 
-    def test_they_are_not_laundered(self, table):
+    def test_fits_of_seeded_counts_have_no_guarantee(self, table):
         seeded = LocalLogisticRegression(1.0, bounds=BOUNDS, insecure_seed=0).fit(*table).counts_
         good = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
         assert (seeded.secure, good.secure, (good + good).secure) == (False, True, True)

@@ -1,6 +1,8 @@
-"""What is said before anybody is asked: forecasts, refusals, the surrogate's degree."""
+"""Plans of local models: forecasts, refusals and the degree of the surrogate."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from dperm.solvers.local.surrogates import logistic_curvature, logistic_surrogat
 UNIT = Bounds(features=(-1, 1), row_norm=1.0)
 
 
-def test_the_planner():
+def test_the_plan_and_its_numbers():
     model = LocalLogisticRegression(1.0, bounds=UNIT, fit_intercept=False, degree=2)
     plan = model.plan(100_000, 2)
     assert plan.people_needed < 100_000
@@ -32,7 +34,7 @@ def test_the_planner():
         plan.people_for(0.0)
     with pytest.raises(Unsupported, match="no number of people"):
         plan.people_for(plan.bias / 2)
-    with pytest.raises(InvalidInput, match="^n must be a whole number"):
+    with pytest.raises(InvalidInput, match=r"^n must be a whole number"):
         model.plan(0, 2)
     with pytest.raises(InvalidInput, match="n_classes"):
         model.plan(1000, 2, 1)
@@ -123,7 +125,7 @@ def test_a_target_of_a_descent_is_met(population, loss, length):
 def test_more_people_are_never_expected_to_do_worse(p, solver):
     for kind in (LocalLogisticRegression, LocalLinearRegression):
         plan = kind(1.0, bounds=Bounds(features=(-1, 1), target=(-1, 1)), solver=solver).plan(1000, p)
-        expected = np.array([plan._excess(plan.noise * plan.n / n) for n in np.geomspace(10, 1e9, 60)])
+        expected = np.array([replace(plan, noise=plan.noise * plan.n / n).excess for n in np.geomspace(10, 1e9, 60)])
         assert (np.diff(expected) <= 1e-3 * plan.null_excess).all()
         assert plan.min_people < plan.people_needed < plan.people_for(0.2 * plan.null_excess + plan.bias)
 

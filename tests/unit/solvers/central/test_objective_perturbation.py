@@ -387,7 +387,7 @@ def test_replace_one_is_refused_before_anything_is_reserved():
 
 
 # -------------------------------------------------------------------------------------------------------- planted bugs
-def test_it_is_registered():
+def test_the_solver_is_registered():
     assert SOLVERS["objective"] is PerturbedMinimiser
     assert QUERIES["perturbed minimiser"] is PerturbedMinimum
 

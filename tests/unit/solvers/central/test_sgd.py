@@ -15,7 +15,7 @@ from dperm.data.design.matrix import DesignMatrix
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L2, Logistic, Multinomial, Objective, Squared
-from dperm.privacy.accounting import calibration, composition, pld
+from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
 from dperm.privacy.accounting.events import Gaussian, PoissonGaussian
@@ -39,17 +39,6 @@ from dperm.testing.data import Layout, design_data
 from dperm.testing.solvers import problem
 
 SAMPLED = StochasticGradientDescent(n_steps=6, rate=0.25, step=0.5)
-
-
-@pytest.fixture
-def coarse(monkeypatch):
-    """Fewer points in loss distributions: still upper bounds, much faster."""
-    monkeypatch.setattr(pld, "_INTERVAL", 5e-3)
-    for kept in (pld._composed_items, calibration._kept_scale):
-        kept.cache_clear()
-    yield
-    for kept in (pld._composed_items, calibration._kept_scale):
-        kept.cache_clear()
 
 
 def objective_of(data):
@@ -272,7 +261,7 @@ def test_a_huge_epsilon_does_not_fill_the_memory():
 
 
 # ----------------------------------------------------------------------------------------- contracts with real samples
-def test_it_is_registered():
+def test_the_solver_is_registered():
     assert SOLVERS["sgd"] is StochasticGradientDescent
     assert MECHANISMS["poisson-gaussian"] is SampledGaussianNoise
 

@@ -115,7 +115,7 @@ class TestRounds:
         assert groups[:5] == groups[5:]
         assert sorted(chain.from_iterable(groups[:5])) == number.tolist()
 
-    def test_by_hand(self):
+    def test_a_round_computed_by_hand(self):
         """One round of a real collection, step by step."""
         one = descent(1, 2, curvatures=(0.5,))
         task = one.task(one.start())
@@ -171,7 +171,7 @@ class TestRounds:
 
 
 @pytest.mark.parametrize(("p", "n", "reps", "most"), [(1, 10_000, 20, 6.1e-4), (2, 100_000, 8, 4.5e-4)])
-def test_figures(p, n, reps, most):
+def test_excess_loss_of_documented_figures(p, n, reps, most):
     """Mean excess risk at epsilon 1, relative to the largest loss."""
     w, excess = np.array([1.3, -0.9])[:p], []
     for seed in range(reps):
@@ -261,7 +261,7 @@ def test_bad_input():
         GradientCoordinates((math.nan,), (1.0,))
     with pytest.raises(InvalidInput, match="one weight and one reach"):
         GradientCoordinates((1.0,), (1.0, 1.0))
-    with pytest.raises(InvalidInput, match="^n must be a whole number"):
+    with pytest.raises(InvalidInput, match=r"^n must be a whole number"):
         descent(2).forecast(0)
     three = LinearTask("logistic", 1.0, (0.5, 0.5), 2.0, 2.0, n_outputs=3)
     with pytest.raises(Unsupported, match="two classes or a regression"):

@@ -12,7 +12,7 @@ from dperm.solvers.local.linear_models import LinearTask
 from dperm.solvers.local.projected import ProjectedLeastSquares, public_signs
 
 
-def test_signs_are_even():
+def test_signs_are_fair():
     signs = np.array(public_signs(40, 100, RandomSource(0)))
     assert set(np.unique(signs)) == {-1, 1}
     assert abs(signs.mean()) < 0.1

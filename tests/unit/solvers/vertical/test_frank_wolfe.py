@@ -124,7 +124,7 @@ def test_sampling_draws_for_each_party_and_slows_the_step():
 def test_what_does_not_fit_is_refused():
     designs, _ = vertical_problem()
     facts = facts_of(designs)
-    with pytest.raises(Unsupported, match="without a penalty"):
+    with pytest.raises(Unsupported, match="takes no penalty"):
         DistributedFrankWolfe(Objective(Logistic(), L2(0.1)), facts, BUDGET)
     with pytest.raises(InvalidInput, match="residual_clip"):
         DistributedFrankWolfe(Objective(Squared()), facts, BUDGET)

@@ -23,7 +23,7 @@ from dperm.solvers.vertical import TASKS, AdmmSharing, BlocksOverParties, ExactS
 from dperm.solvers.vertical.in_process import run_in_process
 from dperm.solvers.vertical.sigmoid_loss import SigmoidLoss
 from dperm.solvers.vertical.task import MOST_ROUNDS
-from dperm.testing.solvers import _trusted_optimum
+from dperm.testing.solvers import trusted_optimum
 from dperm.testing.vertical import VERTICAL_EXAMPLES, facts_of, run_vertical, vertical_problem
 
 BUDGET = Budget(1.0, 1e-6)
@@ -82,7 +82,7 @@ def test_exact_sharing_reaches_the_pooled_optimum(loss, penalty):
     result = run_vertical(task, designs, target).result
     X, objective = pooled(task, designs)
     weights = np.concatenate(list(result.weights.values()))
-    assert objective.value(X, target, weights) <= _trusted_optimum(objective, X, target) + 2e-4
+    assert objective.value(X, target, weights) <= trusted_optimum(objective, X, target) + 2e-4
     assert result.report.guarantee is None
     assert result.held
 
@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged():
         AdmmSharing(Objective(Logistic(), constraint=L1Ball(1.0)), facts, BUDGET)
     with pytest.raises(Unsupported, match="none, l1, l2"):
         AdmmSharing(Objective(Logistic(), BoxPenalty(low=-1.0, high=1.0)), facts, BUDGET)
-    with pytest.raises(InvalidInput, match="every party a turn"):
+    with pytest.raises(InvalidInput, match="every party has a turn"):
         BlocksOverParties(plain, facts, BUDGET, n_rounds=1)
     task = AdmmSharing(plain, facts, BUDGET, n_rounds=1)
     scope = Scope(task.calibrated, Ledger(), task.neighbours, "x")
