@@ -1,4 +1,4 @@
-"""Every vertical task keeps its plan in every ledger, tells nothing beside its releases, and is right without noise."""
+"""Every vertical task keeps its plan in every ledger, reveals only its releases, and is right without noise."""
 
 from __future__ import annotations
 
@@ -100,14 +100,14 @@ class PaysForNothing(SharingCoordinator):
     "bug",
     [{"party": HalvesItsNoise}, {"party": ReleasesTwice}, {"party": ForgetsTheOthers}, {"coordinator": PaysForNothing}],
 )
-def test_wrong_books_are_caught(bug):
+def test_wrong_charges_are_caught(bug):
     check_vertical_ledgers(small())
     with pytest.raises(ContractViolation, match=r"left its plan|never wrote down"):
         check_vertical_ledgers(small(**bug))
 
 
 def private_data(program):
-    """What an honest program never does: reach around the door."""
+    """Bypasses the holder, which no correct program does."""
     return program.holder._DataHolder__data
 
 

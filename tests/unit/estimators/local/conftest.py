@@ -1,4 +1,4 @@
-"""The test problems of the local model, the excess risk of weights on them, and collections drawn from their law."""
+"""Test problems of the local model, the excess loss of weights on them, and collections drawn from their law."""
 
 from __future__ import annotations
 

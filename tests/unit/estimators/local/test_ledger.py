@@ -1,4 +1,4 @@
-"""What collections cost: charges, caps, reports."""
+"""Charges of collections, caps and reports."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TestTheSamePeopleAgain:
                 counted(ledger, counts, n_people=bad)
         assert fits(ledger) == 1
 
-    def test_more_collections_than_people_are_refused(self):
+    def test_repeated_collections_from_three_people_are_refused(self):
         ledger = Ledger(dataset="people")
         ledger.set_cap(Budget(1.0, 1e-6))
         model = Marginals(1.0, n_bits=1, k=1, n_people=100, ledger=ledger)
@@ -178,7 +178,7 @@ def test_a_charge_is_known_by_what_it_cost_not_by_its_words(table):
 
 
 class TestSeededCounts:
-    """What a seed made has no guarantee, whoever hands it in."""
+    """Counts made with a seed have no guarantee, whoever submits them."""
 
     def test_fits_of_seeded_counts_have_no_guarantee(self, table):
         seeded = LocalLogisticRegression(1.0, bounds=BOUNDS, insecure_seed=0).fit(*table).counts_

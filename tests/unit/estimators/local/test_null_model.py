@@ -1,8 +1,7 @@
-"""Fits that are not refused are, on average, as good as weights 0 at least, whatever there is to find.
+"""On average, fits that are not refused are at least as good as the null model (all weights 0).
 
-Exactly this no rule can do that ever keeps anything: where there is nothing to find, whatever is kept is too much. So
-what is tested is that it costs a thousandth of what weights 0 lose where weights are as long as planned, up to two
-standard errors.
+No rule that ever keeps weights can achieve this exactly: without a signal, any weights that are kept are too large. So
+the tests allow a thousandth of the null model's excess loss at weights of the assumed length, up to two standard errors.
 """
 
 from __future__ import annotations

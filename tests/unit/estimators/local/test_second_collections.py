@@ -1,4 +1,4 @@
-"""What is met twice under one task: second collections, runs of a descent, and counts of the wrong shape."""
+"""Several collections under one task: second collections, repeated descents, and counts of the wrong shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: samples are exact and secret, everyone taken it is plain descent, bugs are caught."""
+"""Stochastic gradient descent: exact and secret samples; with rate 1 plain descent; planted bugs are caught."""
 
 from __future__ import annotations
 

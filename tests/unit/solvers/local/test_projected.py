@@ -1,4 +1,4 @@
-"""Projected least squares: sparse weights are recovered when there is no noise to speak of, and errors."""
+"""Projected least squares: sparse weights are recovered with negligible noise; bad input is refused."""
 
 from __future__ import annotations
 

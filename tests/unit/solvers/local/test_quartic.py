@@ -1,4 +1,4 @@
-"""Noisy quartics: minimisers, covariance, known limits of what they bend."""
+"""Noisy quartics: minimisers, covariance, limits on the change of curvature."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ class TestEverySketch:
             assert values.max() <= sketch.high[j] + 1e-12
             assert np.ptp(values) > 0.7 * (sketch.high[j] - sketch.low[j])
 
-    def test_a_single_person_can_report(self, kind):
-        """Nobody's value depends on who else is asked."""
+    def test_values_do_not_depend_on_other_people(self, kind):
+        """A value computed alone equals the one computed with others."""
         sketch = ALL[kind]
         records, index = people(sketch, 50), np.arange(50) % sketch.size
         alone = [float(sketch.values(records[[i]], index[[i]])[0]) for i in range(50)]

@@ -1,4 +1,4 @@
-"""Distributed Frank-Wolfe: the same as one holder's, feasible, sharing at need; and the race behind it."""
+"""Distributed Frank-Wolfe: same result as with one holder, feasible, columns shared on demand; and its race."""
 
 from __future__ import annotations
 
