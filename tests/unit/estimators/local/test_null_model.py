@@ -1,7 +1,8 @@
 """On average, fits that are not refused are at least as good as the null model (all weights 0).
 
 No rule that ever keeps weights can achieve this exactly: without a signal, any weights that are kept are too large. So
-the tests allow a thousandth of the null model's excess loss at weights of the assumed length, up to two standard errors.
+the tests allow a thousandth of the null model's excess loss at weights of the assumed length, up to two standard
+errors.
 """
 
 from __future__ import annotations

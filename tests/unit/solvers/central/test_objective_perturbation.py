@@ -421,7 +421,11 @@ class AddsTooLittleOutputNoise(PerturbedObjective):
 class AddsTooLittleNoise(PerturbedMinimiser):
     def solve(self, objective, holder, calibrated, progress=None):
         honest = holder.release
-        holder.release = lambda query, mechanism, group=None: honest(query, AddsTooLittleOutputNoise(**vars(mechanism)), group)
+
+        def release(query, mechanism, group=None):
+            return honest(query, AddsTooLittleOutputNoise(**vars(mechanism)), group)
+
+        holder.release = release
         return super().solve(objective, holder, calibrated, progress)
 
 
