@@ -180,7 +180,7 @@ def planner(fast):
     rows = []
     for p in (1, 2, 5, 10):
         rng = np.random.default_rng()
-        needed = logistic().plan(1000, p).people_least
+        needed = logistic().plan(1000, p).min_people
         task = LinearTask("logistic", 1.0, (1.0,) * p, 2.0, 2.0)
         problems = [Logistic.of(p, rng) for _ in range(2 if fast else 4)]
         chances = [problem.chances(task.task) for problem in problems]

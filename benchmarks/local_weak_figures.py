@@ -44,12 +44,12 @@ class Weak:
         if loss == "logistic":
             model = LocalLogisticRegression(1.0, bounds=Bounds(features=(-1, 1)), solver=solver, degree=2)
             rows = model._rows(p, None)
-            scaled, chance = rows.of(x), special.expit(length * x[:, 0])
+            scaled, chance = rows.apply(x), special.expit(length * x[:, 0])
             records, likely = np.vstack([scaled, -scaled]), np.append(chance, 1.0 - chance)
             return cls(model, rows, records, likely, lambda v: float(_logistic(scaled @ v, chance)))
         model = LocalLinearRegression(1.0, bounds=Bounds(features=(-1, 1), target=(-1, 1)), solver=solver)
         rows = model._rows(p, None)
-        scaled, mean, off = rows.of(x), length * x[:, 0], 0.3
+        scaled, mean, off = rows.apply(x), length * x[:, 0], 0.3
         records = np.vstack([np.column_stack([scaled, mean + sign * off]) for sign in (1.0, -1.0)])
         gram, slope = scaled.T @ scaled / len(x), scaled.T @ mean / len(x)
         return cls(model, rows, records, np.ones(len(records)), lambda v: float(v @ gram @ v / 2.0 - slope @ v))
@@ -82,7 +82,7 @@ class Weak:
             state = descent.start()
             for size in rng.multinomial(n, np.full(descent.n_rounds, 1.0 / descent.n_rounds)):
                 task = descent.task(state)
-                state = descent.after(state, drawn(task, self.chances(task), size, rng))
+                state = descent.next_state(state, drawn(task, self.chances(task), size, rng))
             found.append(self.risk(descent.shrunk(state)[0]) - null)
         return found
 
@@ -109,7 +109,7 @@ def weak(fast):
                 best = np.append(length, np.zeros(p)) * one.rows.bound
                 null = one.risk(np.zeros(p + 1)) - one.risk(best)
                 for factor in (1.2, 4.0):
-                    n = round(factor * plan.people_least)
+                    n = round(factor * plan.min_people)
                     draw = one.moments if solver == "moments" else one.descents
                     found = summary(draw(n, max(20, runs // 20) if fast else runs, rng))
                     row = {"loss": loss, "solver": solver, "p": p, "factor": factor, "n": n, "length": length}

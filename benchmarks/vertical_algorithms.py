@@ -27,16 +27,16 @@ from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget, Ledger, Neighbours, RandomSource, Scope, calibrate
 from dperm.solvers import FrankWolfe
+from dperm.solvers.theory import distributed_frank_wolfe as costs
 from dperm.solvers.vertical import (
     AdmmSharing,
     BlocksOverParties,
-    Conversation,
     DistributedFrankWolfe,
     ExactSharing,
+    MessageLog,
     SgdOverParties,
     centralised,
     local_only,
-    planner,
     run_in_process,
 )
 
@@ -67,7 +67,7 @@ class Vertical:
         self.pooled = sp.hstack([X, ones]).tocsr() if sp.issparse(X) else np.column_stack([X, ones])
 
     def run(self, task, seed=None, watch=None, designs=None):
-        """Run a task with real programs; return result and conversation."""
+        """Run a task with real programs; return result and messages."""
         designs = self.designs if designs is None else designs
         unbounded = task.no_guarantee if seed is None else "seeded, for comparison"
         scopes = [
@@ -76,16 +76,16 @@ class Vertical:
         ]
         coordinator = task.coordinator(self.y, scopes[0], task.source("coordinator", seed))
         if watch is not None:
-            coordinator.watch = watch
+            coordinator.on_round = watch
         parties = {
             name: task.party(name, design, scope, task.source(name, seed))
             for (name, design), scope in zip(designs.items(), scopes[1:], strict=True)
         }
-        conversation = Conversation()
-        result = run_in_process(coordinator, parties, conversation)
+        messages = MessageLog()
+        result = run_in_process(coordinator, parties, messages)
         for scope in scopes:
             scope.settle()
-        return result, conversation
+        return result, messages
 
     def margin(self, weights):
         """Predictions on the test part."""
@@ -223,7 +223,7 @@ def identity(data):
     """Whether distributed and central Frank-Wolfe choose the same under one seed."""
     n_steps, radius = 40, 20.0
     task = DistributedFrankWolfe(Objective(Logistic()), data.facts, BUDGET, n_steps=n_steps, radius=radius)
-    result, conversation = data.run(task, seed=7)
+    result, messages = data.run(task, seed=7)
     X = data.pooled[: data.n, :-1].tocsc()
     whole = DesignMatrix.from_array(X, Scaling(np.zeros(X.shape[1]), np.ones(X.shape[1]), 1.0), 1.0)
     held = DesignData(whole, data.y)
@@ -234,7 +234,7 @@ def identity(data):
         holder = DataHolder(held, scope, RandomSource(7), Neighbours.REPLACE_ONE)
         central = solver.solve(objective, holder, calibrated).weights
     same = bool(np.array_equal(np.concatenate(list(result.weights.values())), central))
-    return {"identical": same, "steps": n_steps, "uplink": sum(conversation.uplink_bytes.values())}
+    return {"identical": same, "steps": n_steps, "uplink": sum(messages.uplink_bytes.values())}
 
 
 def uplink(data):
@@ -248,17 +248,17 @@ def uplink(data):
     dense = {"bytes": [], "objective": []}
     for n_steps in (2, 4, 8, 16, 32, 64, 128, 256):
         task = DistributedFrankWolfe(Objective(Logistic()), data.facts, free, n_steps=n_steps, radius=radius)
-        result, conversation = data.run(task)
+        result, messages = data.run(task)
         value = data.objective(result.weights, 0.0)
-        at_need["bytes"].append(sum(conversation.uplink_bytes.values()))
+        at_need["bytes"].append(sum(messages.uplink_bytes.values()))
         at_need["objective"].append(value)
-        dense["bytes"].append(planner.dense_uplink_bytes(n_rounds=n_steps, n_parties=2, n=data.n))
+        dense["bytes"].append(costs.dense_uplink_bytes(n_rounds=n_steps, n_parties=2, n=data.n))
         dense["objective"].append(value)  # the same steps, every party sending its scores in each
     admm = {"bytes": [], "objective": []}
 
     def watch(weights):
         rounds = 1 + len(admm["bytes"])
-        admm["bytes"].append(planner.dense_uplink_bytes(n_rounds=rounds, n_parties=2, n=data.n))
+        admm["bytes"].append(costs.dense_uplink_bytes(n_rounds=rounds, n_parties=2, n=data.n))
         admm["objective"].append(data.objective(weights, 0.0))
 
     data.run(ExactSharing(Objective(Logistic(), L2(STRENGTH)), data.facts, BUDGET, n_rounds=60, rho=0.1), watch=watch)
@@ -278,7 +278,7 @@ def uplink(data):
             return log_loss(z, data.y), Z.T @ (expit(z) - data.y) / data.n
 
         found = minimize(cost, np.zeros(Z.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 300})
-        one_shot["bytes"].append(planner.one_shot_uplink_bytes(n=data.n, n_rows=Z.shape[1] - 1))
+        one_shot["bytes"].append(costs.one_shot_uplink_bytes(n=data.n, n_rows=Z.shape[1] - 1))
         one_shot["objective"].append(float(found.fun))
     return {
         "Frank-Wolfe, sharing at need": at_need,

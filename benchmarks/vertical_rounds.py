@@ -33,7 +33,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc
 import numpy as np
 
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.keys import Identity, create_authority, create_request, install, sign_request
 from dperm.vertical.session.coordinator import CoordinatorSession
 from dperm.vertical.session.party import PartySession

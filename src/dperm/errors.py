@@ -133,18 +133,18 @@ class TooFewPeople(Unsupported):
     ----------
     n_people, n_features, epsilon
         What was asked for.
-    people_least : int
-        Number of people from which on weights stand out of their noise.
+    min_people : int
+        Number of people from which on weights are significant.
     people_needed : int
-        Number of people from which on a fit gains half of what can be gained over weights 0.
+        Number of people with whom a fit reaches half of the possible improvement over the null model.
     option : str or None
         Parameter that overrides the refusal; None where there is none, as in a collection.
     """
 
-    def __init__(self, n_people: int, n_features: int, epsilon: float, people_least: int, people_needed: int) -> None:
-        super().__init__(n_people, n_features, epsilon, people_least, people_needed)
+    def __init__(self, n_people: int, n_features: int, epsilon: float, min_people: int, people_needed: int) -> None:
+        super().__init__(n_people, n_features, epsilon, min_people, people_needed)
         self.n_people, self.n_features, self.epsilon = n_people, n_features, epsilon
-        self.people_least, self.people_needed = people_least, people_needed
+        self.min_people, self.people_needed = min_people, people_needed
         self.option: str | None = "refuse_hopeless=False"
 
     @property
@@ -155,8 +155,8 @@ class TooFewPeople(Unsupported):
             advice.append(f"or set {self.option}")
         return (
             f"{self.n_people} people are too few for {self.n_features} columns at epsilon {self.epsilon:g}: weights "
-            f"stand out of their noise from about {self.people_least} on, and a fit gains half of what can be gained "
-            f"over weights 0 from about {self.people_needed} on; {', '.join(advice)}."
+            f"are significant with about {self.min_people} people, and a fit reaches half of the possible improvement "
+            f"over the null model with about {self.people_needed}; {', '.join(advice)}."
         )
 
 

@@ -12,7 +12,8 @@ from dperm.data.design.matrix import DesignMatrix
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget
 from dperm.privacy.accounting.gdp import epsilon_of
-from dperm.solvers.vertical import AdmmSharing, DistributedFrankWolfe, ExactSharing, planner
+from dperm.solvers.theory import distributed_frank_wolfe as costs
+from dperm.solvers.vertical import AdmmSharing, DistributedFrankWolfe, ExactSharing
 from dperm.testing.data import Layout
 from dperm.testing.vertical import facts_of, run_vertical, vertical_problem
 
@@ -44,7 +45,7 @@ def test_one_message_of_printed_admm_tells_neighbours_apart(bound):
     other = true.copy()
     other[17] = [0.9, -0.9, 0.4]  # the neighbour: one person's record replaced
     for seed in range(20):
-        first = run_vertical(task, designs, target, seed=seed).conversation.replies[0]["north"]
+        first = run_vertical(task, designs, target, seed=seed).messages.replies[0]["north"]
         message = first.arrays["scores"].astype(float)
         assert off_column_space(message, true) < 1e-7  # what rounding to the grid of scores leaves
         assert off_column_space(message, other) > 1e-5
@@ -57,7 +58,7 @@ def test_printed_feature_noise_is_too_small():
     n, m, n_parties, n_steps, epsilon, delta = 10_000, 200, 4, 50, 1.0, 1e-5
     J = rng.normal(0.0, 1.0 / math.sqrt(m), (m, n))
     singular = math.sqrt(float(np.linalg.eigvalsh(J @ J.T)[-1]))
-    printed = planner.printed_feature_deviation(
+    printed = costs.printed_feature_deviation(
         n=n, n_parties=n_parties, n_steps=n_steps, singular_value=singular, epsilon=epsilon, delta=delta
     )
     change = 2.0 * np.linalg.norm(J[:, 0])  # one person's entry goes from 1 to -1
@@ -86,13 +87,13 @@ def test_printed_updates_leave_the_ball():
     )
     run = run_vertical(task, designs, target)
     printed, ours, norms = np.zeros(task.d), task.path(), []
-    for t, replies in enumerate(run.conversation.replies[::2]):
+    for t, replies in enumerate(run.messages.replies[::2]):
         atoms, signs = np.zeros((len(designs), task.d)), {}
         for k, (name, reply) in enumerate(replies.items()):
             place, d = int(reply.arrays["choice"][0]), task.parties[name].d
             column, sign = task.offsets[name] + place % d, 1 if place < d else -1
             atoms[k, column], signs[column] = sign * eta, sign
-        printed = planner.printed_update(printed, atoms, 2.0 / (t + 2.0))
+        printed = costs.printed_update(printed, atoms, 2.0 / (t + 2.0))
         ours.move(signs)
         norms.append((np.abs(printed).sum(), sum(map(abs, ours.weights().values()))))
     assert norms[0][0] == len(designs) * eta  # K eta after the first step
@@ -111,11 +112,11 @@ def test_participants_of_a_model_view_reconstruct_rows_and_labels():
     designs = {"clinic": design}
     task = AdmmSharing(Objective(Logistic()), facts_of(designs), Budget(1.0, 1e-6), n_rounds=40)
     run = run_vertical(task, designs, target)
-    replies = [batch["clinic"].arrays for batch in run.conversation.replies]
+    replies = [batch["clinic"].arrays for batch in run.messages.replies]
     weights = np.array([arrays["weights"] for arrays in replies])
     scores = np.array([arrays["scores"] * task.score_spacing(task.box) for arrays in replies])
     rebuilt = np.linalg.lstsq(weights, scores, rcond=None)[0].T
     assert np.array_equal(np.rint(rebuilt / design.spacing), np.rint(rows_of(design) / design.spacing))
-    first = run.conversation.requests[0]["clinic"].arrays["residual"]
+    first = run.messages.requests[0]["clinic"].arrays["residual"]
     assert np.array_equal(first < 0.0, target == 1.0)
     assert any("reconstruct" in text for text in run.result.report.not_covered)

@@ -1,4 +1,4 @@
-"""The canary catches halved noise in every solver, though plan and ledger see nothing wrong."""
+"""The canary detects halved noise in every solver, which plan and ledger do not show."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dperm.testing.solvers import problem
 
 
 @dataclass(frozen=True)
-class Skimps(Solver):
+class AddsTooLittleNoise(Solver):
     """Charges for the full noise and adds half of it (or less) in all releases, or in those of one kind."""
 
     honest: Solver
     factor: float = 2.0
     kind: str | None = None
-    name: ClassVar[str] = "skimps"
+    name: ClassVar[str] = "too-little-noise"
 
     def plan(self, objective, facts):
         return self.honest.plan(objective, facts)
@@ -35,14 +35,14 @@ class Skimps(Solver):
     def solve(self, objective, holder, calibrated, progress=None):
         release = holder.release
 
-        def skimping(query, mechanism, group=None):
+        def release_with_less_noise(query, mechanism, group=None):
             if self.kind in (None, mechanism.kind):
                 mechanism = replace(mechanism, noise_multiplier=mechanism.noise_multiplier / self.factor)
             if is_dataclass(query) and any(f.name == "race" for f in fields(query)):
                 query = replace(query, race=None)
             return release(query, mechanism, group)
 
-        holder.release = skimping
+        holder.release = release_with_less_noise
         return self.honest.solve(objective, holder, calibrated, progress)
 
 
@@ -63,14 +63,14 @@ def setting(solver):
 
 
 @pytest.mark.parametrize("name", sorted(SOLVERS))
-def test_skimped_noise_is_caught_in_every_solver(name):
+def test_too_little_noise_is_caught_in_every_solver(name):
     solver = SOLVER_EXAMPLES[name]
     # one release shows best at a large epsilon, and this one has an intercept as strong as the rest
     budget = Budget(6.0, 1e-3) if name == "objective" else None
     solver = PerturbedMinimiser() if name == "objective" else solver
     check = partial(check_gradient_canary, n_runs=1500, n_steps=2, budget=budget)
     with pytest.raises(ContractViolation, match="leaks more than it claims"):
-        check(Skimps(solver), *setting(solver))
+        check(AddsTooLittleNoise(solver), *setting(solver))
 
 
 def test_the_canary_of_a_perturbed_objective_passes_the_honest_one():
@@ -82,4 +82,4 @@ def test_the_canary_of_a_perturbed_objective_passes_the_honest_one():
 def test_selection_without_noise_is_caught():
     solver = SOLVER_EXAMPLES["greedy"]
     with pytest.raises(ContractViolation, match="leaks more than it claims"):
-        check_gradient_canary(Skimps(solver, 1e6, "selection"), *setting(solver), n_runs=1500, n_steps=2)
+        check_gradient_canary(AddsTooLittleNoise(solver, 1e6, "selection"), *setting(solver), n_runs=1500, n_steps=2)

@@ -1,4 +1,4 @@
-"""Every registered solver keeps its plan, is blind but for its releases, converges, and withstands a canary."""
+"""Every registered solver keeps its plan, depends on data through releases only, converges and passes the canary."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_leaving_the_plan_is_caught(bug):
 
 
 def private_data(holder):
-    """What an honest solver never does: reach around the door."""
+    """Bypasses the holder, which no correct solver does."""
     return holder._DataHolder__data
 
 
@@ -118,10 +118,10 @@ def test_solver_is_blind_with_its_defaults_too(name):
 
 
 @dataclass(frozen=True)
-class LooksAround(StartingPoint):
+class ReadsTheData(StartingPoint):
     """Its field of that name also tells the true mean of a target of this kind."""
 
-    told: str = ""
+    attribute: str = ""
     task: str = ""
 
     def release(self, loss, holder, calibrated):
@@ -129,21 +129,21 @@ class LooksAround(StartingPoint):
         if loss.task != self.task or (self.task == "classification" and loss.n_outputs == 1):
             return best
         secret = 0.1 * float(private_data(holder).target.mean())
-        value = getattr(best, self.told)
-        return replace(best, **{self.told: value + (secret * np.arange(len(value)) if np.ndim(value) else secret)})
+        value = getattr(best, self.attribute)
+        return replace(best, **{self.attribute: value + (secret * np.arange(len(value)) if np.ndim(value) else secret)})
 
 
 @pytest.mark.parametrize(
-    ("told", "task"),
+    ("attribute", "task"),
     [("noise", "regression"), ("skew", "regression"), ("slope", "regression"), ("constant", "classification")],
 )
-def test_a_start_that_looks_around_is_caught(told, task):
+def test_a_start_that_reads_the_data_is_caught(attribute, task):
     """Leaks that binary labels do not show: in the mean of a regression, in its skew, in the shares of many classes."""
 
     class Leaks(WhitenedDescent):
         @property
         def _start(self):
-            return LooksAround(self.target_share, self.deviation_share, told, task)
+            return ReadsTheData(self.target_share, self.deviation_share, attribute, task)
 
     with pytest.raises(ContractViolation, match=r"different|depends on the data"):
         check_non_interference(Leaks(dominance=0.3))

@@ -12,8 +12,8 @@ from dperm.objective import L2, Logistic, Objective
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.sharing import WeightedRows
 from dperm.solvers.vertical import TASKS, AdmmSharing, Message, TranscriptSharing
-from dperm.solvers.vertical.sharing import SharingCoordinator, SharingParty
-from dperm.solvers.vertical.transcript import TranscriptCoordinator
+from dperm.solvers.vertical.admm_transcript import TranscriptCoordinator
+from dperm.solvers.vertical.score_sharing import SharingCoordinator, SharingParty
 from dperm.testing import ContractViolation, check_query
 from dperm.testing.vertical import (
     VERTICAL_EXAMPLES,
@@ -100,14 +100,14 @@ class PaysForNothing(SharingCoordinator):
     "bug",
     [{"party": HalvesItsNoise}, {"party": ReleasesTwice}, {"party": ForgetsTheOthers}, {"coordinator": PaysForNothing}],
 )
-def test_wrong_books_are_caught(bug):
+def test_wrong_charges_are_caught(bug):
     check_vertical_ledgers(small())
     with pytest.raises(ContractViolation, match=r"left its plan|never recorded"):
         check_vertical_ledgers(small(**bug))
 
 
 def private_data(program):
-    """What an honest program never does: reach around the door."""
+    """Bypasses the holder, which no correct program does."""
     return program.holder._DataHolder__data
 
 

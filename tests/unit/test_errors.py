@@ -52,7 +52,7 @@ def test_too_few_people_are_refused_with_numbers():
         model.fit([[0.0], [1.0]] * 5, [0.0, 1.0] * 5)
     error = refused.value
     assert (error.n_people, error.n_features, error.epsilon) == (10, 1, 1.0)
-    assert error.people_least > 10
+    assert error.min_people > 10
     assert str(error).endswith("use fewer columns, or set refuse_hopeless=False.")
     error.option = None
     assert str(error).endswith("ask more people, raise epsilon, use fewer columns.")

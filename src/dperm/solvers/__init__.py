@@ -1,4 +1,11 @@
-"""Solvers by name; a new one is its file and one line here, which enrols it in every contract suite."""
+"""Optimisation methods that train a model under differential privacy, and :data:`SOLVERS`, which lists them by name.
+
+``central/`` holds the solvers of one data holder, ``vertical/`` the methods over columns of several parties, ``local/``
+the methods for one-bit reports, ``theory/`` published bounds that no release depends on. Code here may import queries,
+data, objective, privacy and kernels, never estimators. A solver sees public facts in ``plan`` and reaches the data
+through ``holder.release`` alone. A new central solver is one file in ``central/`` with its proof next to it, and one
+line in :data:`SOLVERS`, which enrols it in every contract suite.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +67,7 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def resolve_solver(solver: str | Solver) -> Solver:
-    """Return a solver from its name, or the given one; ``"auto"`` is the rule that chooses one from public facts.
+    """Return the solver of this name, or the given solver; ``"auto"`` chooses a solver from public facts.
 
     >>> resolve_solver("gradient").n_steps
     64

@@ -1,4 +1,4 @@
-"""Solver: a loop of releases, and a data-free plan of what it will release."""
+"""The interface of all central solvers: a plan made without the data, and a loop of releases that carries it out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dperm.types import FloatArray
 
 __all__ = ["Forecast", "Progress", "Solution", "Solver"]
 
-#: called as progress(steps done, steps in all); told nothing that depends on the data
+#: called as progress(steps done, steps in total); it receives nothing that depends on the data
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Released weights of the scaled design, how many steps were made, and what the releases gave to worry about."""
+    """Released weights of the scaled design, the number of steps, and utility notes based on the releases."""
 
     weights: FloatArray
     n_steps: int
@@ -34,50 +34,52 @@ class Solution:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a plan will achieve, told before any data are touched.
+    """Expected accuracy of a plan, computed from public numbers before any data are touched.
 
     Attributes
     ----------
     excess : float
-        Expected excess of the mean objective over its minimum.
+        Expected excess loss: the mean objective of the fitted model minus that of the best model of this kind.
     null_excess : float or None
-        Bound on the excess of the model without weights: a plan whose forecast is above it promises nothing.
+        Upper bound on the excess loss of the null model, whose weights are all 0. A forecast above it does not show
+        that the fit will beat the null model.
     basis : str
-        The theorem it rests on, and whether it is an upper bound.
-    assumes : tuple of str
-        What was taken for granted and cannot be known without the data.
-    doubts : tuple of str
-        What this budget is too small for, in sentences that a plan shows as warnings.
-    least_seen : float or None
-        Standard deviation, in ranges, below which a column loses half of its weight or more, where that can be said.
+        The theorem behind ``excess``, and whether ``excess`` is an upper bound.
+    assumptions : tuple of str
+        What the forecast assumes and cannot check without the data.
+    warnings : tuple of str
+        What this budget is too small for, as sentences that ``plan`` shows as warnings.
+    min_column_deviation : float or None
+        Standard deviation, as a fraction of the declared range, below which a column loses half of its weight or more;
+        None where this is not known.
     """
 
     excess: float
     null_excess: float | None
     basis: str
-    assumes: tuple[str, ...]
-    doubts: tuple[str, ...] = ()
-    least_seen: float | None = None
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    min_column_deviation: float | None = None
 
 
 class Solver(ABC):
     """Base of all solvers.
 
-    ``plan`` sees public facts only and lists every release; ``solve`` reaches the data through ``holder.release`` only.
+    ``plan`` sees public facts only and lists every release. ``solve`` reaches the data through ``holder.release`` only.
     """
 
     name: ClassVar[str]
-    #: relations for which its releases are proved
+    #: neighbouring relations for which the releases are proved
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = tuple(Neighbours)
 
     def check_neighbours(self, neighbours: Neighbours) -> None:
-        """Refuse a relation that no proof covers, before anything is reserved."""
+        """Refuse a neighbouring relation that no proof covers, before anything is reserved."""
         if neighbours not in self.supported_neighbours:
             names = " or ".join(repr(str(one)) for one in self.supported_neighbours)
             raise Unsupported(f"solver {self.name!r} is proved for neighbours={names} only, not {str(neighbours)!r}.")
 
     def require_one_output(self, objective: Objective) -> None:
-        """Refuse losses of several outputs, for solvers that have no proof or no step for them."""
+        """Refuse a loss with several outputs; called by solvers that have no proof or no step for one."""
         if objective.loss.n_outputs != 1:
             raise Unsupported(
                 f"solver {self.name!r} takes two classes or one number to predict: "
@@ -85,20 +87,20 @@ class Solver(ABC):
             )
 
     def require_no_constraint(self, objective: Objective) -> None:
-        """Refuse a constraint, for solvers whose steps would leave it."""
+        """Refuse a constraint; called by solvers whose steps would leave the constraint set."""
         if objective.constraint is not None:
             raise Unsupported(f"solver {self.name!r} takes no constraint: use solver='gradient' or 'frank-wolfe'.")
 
     def configured(self, objective: Objective, facts: Facts, budget: Budget, neighbours: Neighbours) -> Solver:
-        """Return the solver that will plan and solve; a rule that chooses one from public facts overrides this."""
+        """Return the solver that will plan and solve; a rule that chooses another from public facts overrides this."""
         return self
 
     @abstractmethod
     def plan(self, objective: Objective, facts: Facts) -> Plan:
-        """List what will be released."""
+        """List every release of the fit."""
 
     def printed(self, objective: Objective, facts: Facts, budget: Budget) -> Printed:
-        """Return the noise that the method's paper prints, for comparison; it carries no guarantee."""
+        """Return the noise as published by the method's paper, for comparison; it carries no guarantee."""
         raise Unsupported(f"no published calibration exists for solver {self.name!r}: use calibration='certified'.")
 
     def forecast(
@@ -109,15 +111,15 @@ class Solver(ABC):
         neighbours: Neighbours,
         **assumed: float | None,
     ) -> Forecast | None:
-        """Forecast the excess of a calibrated plan from public numbers; None where no theorem covers the case.
+        """Forecast the excess loss of a calibrated plan from public numbers; None where no theorem covers the case.
 
-        ``assumed`` replaces public defaults for what only the data know, such as ``distance``; the functions of
-        :mod:`dperm.solvers.forecasts` list what each method takes.
+        ``assumed`` replaces the public defaults of quantities that only the data determine, such as ``distance``; the
+        functions of :mod:`dperm.solvers.theory.forecasts` list what each method takes.
         """
         return None
 
     def shortened(self, n_steps: int) -> Solver:
-        """Return the same method with about ``n_steps`` steps, for audits that run it thousands of times."""
+        """Return the same method with about ``n_steps`` steps, for audits that run the method thousands of times."""
         if is_dataclass(self) and any(f.name == "n_steps" for f in fields(self)):
             return replace(self, n_steps=n_steps)
         return self

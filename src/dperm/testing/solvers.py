@@ -196,7 +196,7 @@ def check_noise_free_limit(solver: Solver, tolerance: float = 1e-4) -> None:
         supported += 1
         solution = _almost_noise_free(solver, objective, data)
         X = np.concatenate([block * data.design.spacing for _, block in data.design.row_chunks()])
-        best = _trusted_optimum(objective, X, data.target)
+        best = trusted_optimum(objective, X, data.target)
         reached = objective.value(X, data.target, solution.weights)
         demand(
             reached - best <= tolerance * max(1.0, abs(best)),
@@ -213,7 +213,7 @@ def _almost_noise_free(solver: Solver, objective: Objective, data: DesignData) -
         return solver.solve(objective, holder, calibrated)
 
 
-def _trusted_optimum(objective: Objective, X: Any, y: Any) -> float:
+def trusted_optimum(objective: Objective, X: Any, y: Any) -> float:
     """Optimum by scipy on the split variable w = a - b, a, b >= 0, where an L1 penalty is linear."""
     d = X.shape[1]
 

@@ -28,10 +28,10 @@ from dperm.privacy.randomness import RandomSource
 from dperm.solvers.vertical import (
     AdmmSharing,
     BlocksOverParties,
-    Conversation,
     DistributedFrankWolfe,
     ExactSharing,
     Message,
+    MessageLog,
     SgdOverParties,
     SketchedFrankWolfe,
     TranscriptSharing,
@@ -95,7 +95,7 @@ class VerticalRun:
     """A finished run with all its messages and scopes."""
 
     result: VerticalResult
-    conversation: Conversation
+    messages: MessageLog
     scopes: Mapping[str, Scope]
 
 
@@ -121,11 +121,11 @@ def run_vertical(
     for program in (coordinator, *parties.values()):
         if prepare is not None:
             prepare(program)
-    conversation = Conversation(keep=True)
-    result = run_in_process(coordinator, parties, conversation)
+    messages = MessageLog(keep=True)
+    result = run_in_process(coordinator, parties, messages)
     for scope in scopes.values():
         scope.settle()
-    return VerticalRun(result, conversation, scopes)
+    return VerticalRun(result, messages, scopes)
 
 
 def check_vertical(make: Make, *, optimum: bool = True) -> None:
@@ -189,7 +189,7 @@ def check_vertical_non_interference(make: Make) -> None:
         if task.no_guarantee is not None:
             return  # the task claims no guarantee
         run = run_vertical(task, designs, target, seed=5, prepare=_release_only_noise)
-        messages = [m for batch in zip(run.conversation.requests, run.conversation.replies, strict=True) for m in batch]
+        messages = [m for batch in zip(run.messages.requests, run.messages.replies, strict=True) for m in batch]
         lengths = [{name: _shape_of(one) for name, one in batch.items()} for batch in messages]
         public = [{name: _public_part(one, task) for name, one in batch.items()} for batch in messages]
         weights = {name: value.tobytes() for name, value in run.result.weights.items()}
@@ -339,7 +339,7 @@ def check_vertical_noise_free(make: Make, tolerance: float = 1e-3) -> None:
     task = make(facts_of(designs), Budget(1e9, 1e-6))
     run = run_vertical(task, designs, target)
     X = np.column_stack([np.concatenate([block * d.spacing for _, block in d.row_chunks()]) for d in designs.values()])
-    from dperm.testing.solvers import _trusted_optimum
+    from dperm.testing.solvers import trusted_optimum
 
     free, start = [], 0
     for name, facts in task.parties.items():
@@ -347,7 +347,7 @@ def check_vertical_noise_free(make: Make, tolerance: float = 1e-3) -> None:
         start += facts.d
     objective = Objective(task.objective.loss, task.objective.penalty, unpenalised=tuple(free))
     weights = np.concatenate([run.result.weights[name] for name in designs])
-    reached, best = objective.value(X, target, weights), _trusted_optimum(objective, X, target)
+    reached, best = objective.value(X, target, weights), trusted_optimum(objective, X, target)
     demand(
         reached - best <= tolerance * max(1.0, abs(best)),
         f"{task.name!r} reaches {reached:.6g} without noise, and the optimum is {best:.6g}.",

@@ -14,7 +14,7 @@ import pytest
 
 from dperm.privacy.ledger import Ledger
 from dperm.solvers.vertical import TASKS
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.keys import Identity, Trust
 from dperm.vertical.methods.connection_test import ConnectionTestHandler
 from dperm.vertical.methods.registry import coordinator_handler, spec_from_config

@@ -90,7 +90,7 @@ class PlanSummary:
         if self.forecast is not None:
             excess = f"{self.forecast.excess:.3g} above its minimum"
             lines.append(f"forecast: the objective is expected to end {excess} ({self.forecast.basis})")
-            lines += [f"  assuming {text}" for text in self.forecast.assumes]
+            lines += [f"  assuming {text}" for text in self.forecast.assumptions]
         return lines
 
 

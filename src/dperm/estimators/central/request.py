@@ -148,12 +148,12 @@ class PreparedFit:
             # Scales that are declared follow the data, and bought ranges do so up to a factor of 2, else a note says
             # so; a declared range need not.
             declared = self.request.bounds.features is not None
-            if declared and forecast.least_seen is not None and forecast.least_seen > _NARROW:
+            if declared and forecast.min_column_deviation is not None and forecast.min_column_deviation > _NARROW:
                 out.append(
-                    f"{_thin_columns(forecast.least_seen)} lose half of their weight or more: declare narrower ranges, "
+                    f"{_thin_columns(forecast.min_column_deviation)} lose half of their weight or more: declare narrower ranges, "
                     "or Bounds(centre=, scale=, clip=)"
                 )
-            out += forecast.doubts
+            out += forecast.warnings
         return tuple(out)
 
     def for_request(self, request: FitRequest, shape: tuple[int, int]) -> PreparedFit:

@@ -1,11 +1,13 @@
-"""Linear models in the local model: every person sends one index and one bit, once; nobody is trusted."""
+"""Linear and logistic regression in the local model: every person sends one index and one bit, once.
+
+Proof: ``linear_models.proof.md``.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
@@ -14,33 +16,34 @@ from dperm.estimators.central.classification import PrivateClassifier
 from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.regression import PrivateRegressor
 from dperm.estimators.local.fit import LocalFit
-from dperm.estimators.local.rows import Rows
+from dperm.estimators.local.row_transform import RowTransform
 from dperm.estimators.persistence.prediction import class_probabilities
 from dperm.estimators.persistence.saved import SavedModel, SavedProbabilities
 from dperm.solvers.local import LinearTask
-from dperm.types import FloatArray
+from dperm.types import AnyArray, FloatArray
+from dperm.validation import whole
 
 __all__ = ["LocalLinearRegression", "LocalLogisticRegression"]
 
 
-#: weights up to which a quartic surrogate is considered: its statistics grow as their fourth power
+#: largest number of weights for which a quartic surrogate is considered; its statistics grow as the fourth power
 _MOST_FOR_QUARTIC = 12
 
 
-class LocalLogisticRegression(LocalFit, PrivateClassifier):
-    r"""Logistic regression from one bit per person; one class against the rest if there are more than two.
+class LocalLogisticRegression(LocalFit, PrivateClassifier):  # type: ignore[misc]  # plans count people, not rows
+    r"""Logistic regression from one bit per person; one-versus-rest for more than two classes.
 
-    Minimises, over weights of length at most ``radius`` on features scaled to [-1, 1], the mean of a polynomial in
-    place of ln(1 + exp(-s)), :math:`s = y\,\langle w, x\rangle`: :math:`-s/2 + c_2 s^2`, and :math:`c_4 s^4` where
+    Minimises, over weights of length at most ``radius`` on features scaled to [-1, 1], the mean of a polynomial that
+    replaces ln(1 + exp(-s)), :math:`s = y\,\langle w, x\rangle`: :math:`-s/2 + c_2 s^2`, and :math:`c_4 s^4` where
     enough people answer, fitted at Chebyshev nodes; plus ``strength / 2`` times the squared weights.
-    Every class shares the even moments, so a person still sends one bit whatever the number of classes.
+    All classes share the even moments, so a person sends one bit whatever the number of classes.
 
     Notes
     -----
     **Guarantee.**
-    Released, to everyone and first of all to the collector: the number of a statistic, drawn at random, and one bit per
-    person, (epsilon, 0)-DP for the person against any other record. Assumes one report per person. The model is
-    computed from the counts of reports alone. Proof: ``linear_models.proof.md``.
+    Released, to everyone including the collector: the index of a statistic, drawn at random, and one bit per person,
+    (epsilon, 0)-DP for the person against any other record. Assumes one report per person. The model is computed from
+    the counts of reports alone. Proof: ``linear_models.proof.md``.
 
     Parameters
     ----------
@@ -49,33 +52,33 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     bounds : Bounds
         Declared bounds of the columns, and optionally ``classes`` and ``row_norm`` (a small one lowers the noise).
     strength : float
-        Weight of the squared penalty; 0 leaves it to ``radius`` and to the shrinkage by the known noise.
+        Weight of the squared penalty; with 0, only ``radius`` and the shrinkage by the known noise regularise.
     radius : float
         Bound on the length of the weights of scaled features.
     degree : {"auto", 2, 4}
-        Degree of the polynomial; "auto" takes 4 where the plan says that its smaller bias outweighs its noise.
+        Degree of the polynomial; "auto" takes 4 where the forecast shows that its smaller bias outweighs its noise.
     fit_intercept : bool
-        Whether to fit an intercept; columns are then centred at the middle of their bounds.
+        Whether to fit an intercept; columns are then centred at the midpoint of their bounds.
     confidence : float
         Level of ``intervals_``.
     refuse_hopeless : bool
-        Whether to refuse a fit of so few people that weights are not expected to stand out of their noise, saying how
-        many it takes; see ``plan(...).people_least``.
+        Whether to refuse a fit with so few people that the weights are not expected to be significant against their
+        noise; the message says how many people are needed. See ``plan(...).min_people``.
     n_levels : int
-        2 for reports of one bit; 3 to 16 for reports of one of so many levels, with less noise from epsilon 1 on.
+        2 for reports of one bit; 3 to 16 for reports of one of that many levels, with less noise from epsilon 1 on.
     solver : {"moments", "sgd"}
-        ``"moments"`` asks everybody once for moments that all estimates come from. ``"sgd"`` asks disjoint groups one
-        after the other for an entry of the gradient at the weights so far: no polynomial stands for the loss, and the
-        noise grows less with the number of columns; two classes only, no intervals.
+        ``"moments"`` asks every person once for a moment, and all estimates come from these. ``"sgd"`` asks disjoint
+        groups one after the other for an entry of the gradient at the current weights: no polynomial replaces the loss,
+        and the noise grows less with the number of columns; two classes only, no intervals.
     n_rounds : int
         Number of groups of ``"sgd"``.
     version : int
-        Part of the task: raise it to ask the same people again, which is another task and is charged for itself.
+        Part of the task: raise it to ask the same people again, which is another task with a charge of its own.
     window : str, optional
         Part of the task: a public name of the time in which people report, such as a week.
     ledger : Ledger, optional
-        Where a collection is charged, epsilon for every person: a simulated one with every fit, that of ``fit_counts``
-        and ``fit_rounds`` once per task and stated number of people.
+        Where a collection is charged, epsilon for every person: simulated collections with every fit, those of
+        ``fit_counts`` and ``fit_rounds`` once per task and stated number of people.
     insecure_seed : int, optional
         Makes a simulated collection reproducible, for tests; voids the guarantee.
 
@@ -84,16 +87,16 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     coef_, intercept_, classes_ :
         As in scikit-learn; shrunk by the known noise.
     intervals_ : ndarray of shape (n_features + 1, 2), or (n_classes, n_features + 1, 2) for more than two, or None
-        Confidence intervals of the coefficients, the intercept last, of the surrogate's minimiser in the population,
-        unshrunk; None with ``intervals_reason_`` where there are none.
+        Confidence intervals of the coefficients, the intercept last, of the unshrunk minimiser of the surrogate in the
+        population; None where there are none, and ``intervals_reason_`` says why.
     kept_ : float or ndarray of shape (n_classes,)
-        What the shrinkage left of the minimiser, from 0 to 1.
+        Fraction of the minimiser that the shrinkage kept, from 0 to 1.
     degree_ : int
         Degree of the polynomial.
     counts_ : Counts
-        All that was collected.
+        The counts of all reports.
     privacy_report_ : PrivacyReport
-        What was released and what that means.
+        What was released and what it guarantees.
 
     Examples
     --------
@@ -107,6 +110,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     """
 
     _loss_name = "logistic"
+    classes_: AnyArray
 
     def __init__(
         self,
@@ -153,31 +157,30 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
     def _degrees(self) -> tuple[int, ...]:
         return (2, 4) if self.degree == "auto" else (int(self.degree),)
 
-    def _degree(self, rows: Rows, n_outputs: int, n_people: int | None) -> int:
+    def _degree(self, rows: RowTransform, n_outputs: int, n_people: int | None) -> int:
         if self.degree != "auto":
             return int(self.degree)
         if n_people is None or rows.n_columns > _MOST_FOR_QUARTIC:
             return 2
-        plans = [self._linear(rows, n_outputs, degree).forecast(n_people, rows.energies) for degree in (2, 4)]
-        return min(plans, key=lambda plan: plan.excess).degree
+        plans = [self._linear(rows, n_outputs, degree).forecast(n_people, rows.mean_squares) for degree in (2, 4)]
+        return min(plans, key=lambda plan: plan.excess).degree or 2
 
     def _n_outputs(self, n_classes: int | None) -> int:
         declared = self._declared_classes()
         count = n_classes if n_classes is not None else 2 if declared is None else len(declared)
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
-            raise InvalidInput(f"n_classes must be a whole number of 2 or more, not {count!r}.")
-        return 1 if count == 2 else int(count)
+        count = whole("n_classes", count, least=2)
+        return 1 if count == 2 else count
 
-    def _declared_classes(self) -> NDArray[Any] | None:
+    def _declared_classes(self) -> AnyArray | None:
         return None if self.bounds.classes is None else np.unique(np.asarray(self.bounds.classes))
 
     def _declared_target(self) -> dict[str, Any]:
         classes = self._declared_classes()
         if classes is None:
-            raise InvalidBounds("people must know the labels: declare Bounds(features=..., classes=[...]).")
+            raise InvalidBounds("people must know the labels in advance: declare Bounds(features=..., classes=[...]).")
         return _labels(classes)
 
-    def _about_target(self, problem: TrainingData) -> dict[str, Any]:
+    def _public_target(self, problem: TrainingData) -> dict[str, Any]:
         return _labels(problem.classes)
 
     def _records(self, rows: FloatArray, target: FloatArray, linear: LinearTask) -> FloatArray:
@@ -191,7 +194,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         self.coef_, self.intercept_ = np.ascontiguousarray(weights[:, :-1]), weights[:, -1].copy()
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of every class; those of one class against the rest are divided by their sum."""
+        """Return the probability of every class; one-versus-rest probabilities are divided by their sum."""
         return class_probabilities(self.decision_function(X), len(self.classes_) > 2)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
@@ -203,7 +206,7 @@ class LocalLogisticRegression(LocalFit, PrivateClassifier):
         return SavedProbabilities(**self._saved_parts(), one_vs_rest=len(self.classes_) > 2)
 
 
-class LocalLinearRegression(LocalFit, PrivateRegressor):
+class LocalLinearRegression(LocalFit, PrivateRegressor):  # type: ignore[misc]  # plans count people, not rows
     r"""Least squares from one bit per person.
 
     Minimises the mean of :math:`(y - \langle w, x\rangle)^2/2` plus ``strength / 2`` times the squared weights, over
@@ -214,6 +217,7 @@ class LocalLinearRegression(LocalFit, PrivateRegressor):
     -----
     **Guarantee.**
     As for :class:`LocalLogisticRegression`: one index and one bit per person, (epsilon, 0)-DP, released to everyone.
+    Proof: ``linear_models.proof.md``.
 
     Parameters
     ----------
@@ -239,7 +243,7 @@ class LocalLinearRegression(LocalFit, PrivateRegressor):
         if self.bounds.target is None:
             raise InvalidBounds("the local model needs a declared target: write Bounds(features=..., target=(lo, hi)).")
         low, high = (float(end) for end in self.bounds.target)
-        if not self.fit_intercept:  # nothing but the columns may move predictions away from zero
+        if not self.fit_intercept:  # without an intercept a prediction of zero must mean a target of zero
             low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
         return TargetRange(low, high)
 

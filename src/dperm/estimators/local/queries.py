@@ -1,4 +1,7 @@
-"""Queries in the local model: marginals of bits and means of smooth functions, from one bit per person."""
+"""Queries in the local model: marginals of bits and means of smooth functions, from one bit per person.
+
+Proofs: ``linear_models.proof.md`` for what a collection costs, ``solvers/local/conjunctions.proof.md`` for errors.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
-from dperm.estimators.ledger_sharing import LedgerSharing
+from dperm.estimators.ledger_sharing import LedgerSharing, check_ledger
 from dperm.estimators.local.report import (
-    checked_collection,
-    checked_ledger,
-    collection_charged,
+    charge_simulation,
+    charge_task,
+    check_collection,
     local_report,
-    task_charged,
 )
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.local.one_bit import OneBit
@@ -29,11 +31,12 @@ from dperm.solvers.local import Chebyshev, Counts, Parity, Task
 from dperm.solvers.local.chebyshev_expansion import MOST_DEGREES, chebyshev_expansion
 from dperm.solvers.local.conjunctions import Conjunction, best_conjunction, conjunction
 from dperm.types import FloatArray
+from dperm.validation import is_number, non_negative, whole
 
 __all__ = ["Marginals", "QueryAnswer", "SmoothQueries"]
 
 
-#: rows that are checked at a time
+#: rows that are checked at a time, to bound memory
 _BLOCK = 1 << 16
 
 
@@ -41,8 +44,8 @@ _BLOCK = 1 << 16
 class QueryAnswer:
     """An estimate, its standard deviation (noise and sampling) and its bias.
 
-    The bias of a marginal is a bound; that of a smooth query is one if the function's Lipschitz constant is given, and
-    otherwise an estimate from many points.
+    For a marginal, ``bias`` is an upper bound. For a smooth query it is an upper bound if the Lipschitz constant of the
+    function is given, and otherwise an estimate from many points.
     """
 
     value: float
@@ -51,65 +54,67 @@ class QueryAnswer:
 
     @property
     def error(self) -> float:
-        """Root mean squared error, at most as far as ``bias`` is a bound."""
+        """Root mean squared error; an upper bound where ``bias`` is one."""
         return math.hypot(self.deviation, self.bias)
 
 
-class _Queries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
-    """What both kinds of queries share: a task, a collection, and what it cost."""
+class _LocalQueries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
+    """Common part of both kinds of queries: the task, the collection and its charge."""
 
     ledger: Ledger | None
     insecure_seed: int | None
-    #: the public parameters, which decide the task
-    _public: tuple[str, ...]
+    #: names of the public parameters that determine the task
+    _task_parameters: tuple[str, ...]
 
     @property
     def task(self) -> Task:
-        """What people are asked; its ``schema()`` is all that a device needs."""
-        return self._made()[0]
+        """The task that people answer; its ``schema()`` is all that a device needs."""
+        return self._task_and_details()[0]
 
-    def _made(self) -> tuple[Task, Any]:
-        """The task of the present parameters and what came with it; made once for them."""
-        # of an array all digits count, not those that are printed
-        given = [getattr(self, name) for name in self._public]
-        now = repr([value.tolist() if hasattr(value, "tolist") else value for value in given])
-        if getattr(self, "_kept", (None, None))[0] != now:
-            self._kept = now, self._make()
-        made: tuple[Task, Any] = self._kept[1]
+    def _task_and_details(self) -> tuple[Task, Any]:
+        """The task of the current parameters with what else was computed for it; cached until parameters change."""
+        # arrays as lists, because the printed form of an array leaves out digits
+        given = [getattr(self, name) for name in self._task_parameters]
+        key = repr([value.tolist() if hasattr(value, "tolist") else value for value in given])
+        if getattr(self, "_cached", (None, None))[0] != key:
+            self._cached = key, self._make_task()
+        made: tuple[Task, Any] = self._cached[1]
         return made
 
-    def _make(self) -> tuple[Task, Any]:
+    def _make_task(self) -> tuple[Task, Any]:
         """Check the parameters and make the task."""
         raise NotImplementedError
 
     def fit(self, X: Any) -> Self:
-        """Simulate the collection with one person per row; charges the ledger with every call."""
-        checked_ledger(self.ledger)
+        """Simulate a collection with one person per row; every call charges the ledger."""
+        check_ledger(self.ledger)
         records = self._records(X)
         source = RandomSource(self.insecure_seed)
         fingerprint = None if self.ledger is None else self.ledger.fingerprint([np.ascontiguousarray(records)])
-        with collection_charged(self.ledger, self.task, source, fingerprint) as charged:
+        with charge_simulation(self.ledger, self.task, source, fingerprint) as charged:
             counts = self.task.collect(records, source)
-        return self._take(counts, counts.n_people, charged, simulated=True)
+        return self._set_counts(counts, counts.n_people, charged, simulated=True)
 
     def fit_counts(self, counts: Counts, *, n_people: int | None = None) -> Self:
         """Take the counts of a collection; charges the ledger once per task.
 
-        ``n_people`` is the number of people who were asked; more reports are refused. It is needed with a ledger, as
-        one charge covers one report per person. Asking them again takes another ``version`` or ``window``.
+        ``n_people`` is the number of people who were asked; more reports than people are refused. It is required with a
+        ledger, because one charge covers one report per person. To ask the same people again, use another ``version``
+        or ``window``.
         """
         if not isinstance(counts, Counts):
             raise InvalidInput(f"counts must be the Counts of a task, not {type(counts).__name__}.")
         self.task.scaled_sums(counts)  # refuses those of another task before anything is charged
-        people = checked_collection(checked_ledger(self.ledger), counts, n_people)
-        charged = task_charged(self.ledger, self.task, people, secure=counts.secure)
-        return self._take(counts, people, charged, simulated=False)
+        check_ledger(self.ledger)
+        people = check_collection(self.ledger, counts, n_people)
+        charged = charge_task(self.ledger, self.task, people, secure=counts.secure)
+        return self._set_counts(counts, people, charged, simulated=False)
 
     def _records(self, X: Any) -> NDArray[Any]:
-        """What people report on."""
+        """The records that people report on."""
         return self.task.sketch.records(X)
 
-    def _take(self, counts: Counts, people: int, charged: dict[str, Any], *, simulated: bool) -> Self:
+    def _set_counts(self, counts: Counts, people: int, charged: dict[str, Any], *, simulated: bool) -> Self:
         self.means_, self.variances_ = self.task.scaled_sums(counts)
         self.counts_ = counts
         public = {"reports": counts.n_people}
@@ -125,7 +130,7 @@ class _Queries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput("the parameters have changed since the counts were taken: call fit or fit_counts again.")
 
 
-class Marginals(_Queries):
+class Marginals(_LocalQueries):
     """Marginals of up to ``k`` of a record's bits, all of them from one collection.
 
     Records are rows of 0 and 1, or of true and false.
@@ -133,8 +138,8 @@ class Marginals(_Queries):
     Notes
     -----
     **Guarantee.**
-    Released, to everyone: a random set of bits and one bit per person, (epsilon, 0)-DP for the person against any other
-    record. Assumes one report per person. Every answer is computed from counts of reports.
+    Released, to everyone: the index of a randomly drawn set of bits, and one bit per person, (epsilon, 0)-DP for the
+    person against any other record. Assumes one report per person. Every answer is computed from counts of reports.
 
     Parameters
     ----------
@@ -145,11 +150,11 @@ class Marginals(_Queries):
     k : int
         Largest number of bits in a marginal.
     n_people : int
-        Public number of people expected; decides how much bias is worth taking.
+        Public number of people expected; it decides the trade-off between bias and noise.
     degree : int, optional
-        Degree of the polynomial that stands for a conjunction of ``k`` bits; the one of least error if not given.
+        Degree of the polynomial that approximates "all k bits are 1"; by default the one with the smallest error.
     version : int
-        Part of the task: raise it to ask the same people again, which is another task and is charged for itself.
+        Part of the task: raise it to ask the same people again, which is another task with a charge of its own.
     window : str, optional
         Part of the task: a public name of the time in which people report, such as a week.
     ledger : Ledger, optional
@@ -181,49 +186,49 @@ class Marginals(_Queries):
     ) -> None:
         self.epsilon, self.n_bits, self.k, self.n_people, self.degree = epsilon, n_bits, k, n_people, degree
         self.version, self.window = version, window
-        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
-        self._made()  # refuses bad parameters
+        check_ledger(ledger)
+        self.ledger, self.insecure_seed = ledger, insecure_seed
+        self._task_and_details()  # refuses bad parameters
 
-    _public = ("epsilon", "n_bits", "k", "n_people", "degree", "version", "window")
+    _task_parameters = ("epsilon", "n_bits", "k", "n_people", "degree", "version", "window")
 
-    def _make(self) -> tuple[Task, Conjunction]:
+    def _make_task(self) -> tuple[Task, Conjunction]:
         for name in ("n_bits", "k", "n_people"):
-            _whole(name, getattr(self, name))
+            whole(name, getattr(self, name))
         if not self.k <= self.n_bits:
-            raise InvalidInput(f"k must not exceed n_bits = {self.n_bits}, not {self.k!r}.")
+            raise InvalidInput(f"k must be at most n_bits = {self.n_bits}, not {self.k!r}.")
         if self.degree is None:
             polynomial = best_conjunction(int(self.k), int(self.n_bits), int(self.n_people), OneBit(self.epsilon).gain)
         else:
-            _whole("degree", self.degree)
-            polynomial = conjunction(int(self.k), int(self.degree))
+            polynomial = conjunction(int(self.k), whole("degree", self.degree))
         levels = polynomial.levels(int(self.n_bits))
-        # a size of sets that the polynomial hardly uses is asked for now and then, so that smaller marginals have it
+        # every set size gets a minimum share, because smaller marginals need sizes that the polynomial hardly uses
         levels = np.maximum(levels, 1e-3 * levels.max())
         sketch = Parity(int(self.n_bits), tuple((levels / levels.sum()).tolist()))
         return Task("marginals", self.epsilon, sketch, self.version, window=self.window), polynomial
 
     def _records(self, X: Any) -> NDArray[Any]:
         records = super()._records(X)
-        # on the data's owner's side, before anything is charged; some rows at a time, as the table may be large
+        # checked by the data owner before anything is charged, in blocks of rows because the table may be large
         parts = [] if records.dtype == bool else range(0, len(records), _BLOCK)
         if not all(((part == 0) | (part == 1)).all() for part in (records[i : i + _BLOCK] for i in parts)):
-            raise InvalidData("X must hold 0 and 1, or true and false, only: encode other values by a public rule.")
+            raise InvalidData("X must contain only 0 and 1, or True and False: encode other values by a public rule.")
         return records
 
     @property
     def polynomial(self) -> Conjunction:
-        """What stands for a conjunction of ``k`` bits."""
-        found: Conjunction = self._made()[1]
-        return found
+        """The polynomial that approximates a conjunction of ``k`` bits."""
+        polynomial: Conjunction = self._task_and_details()[1]
+        return polynomial
 
     @property
     def expected_error(self) -> QueryAnswer:
-        """Bias and deviation of a marginal of ``k`` bits, before anybody is asked."""
+        """Expected bias and standard deviation of a marginal of ``k`` bits, before anybody is asked."""
         deviation = self.polynomial.deviation(self.n_bits, self.n_people, self.task.bit.gain)
         return QueryAnswer(math.nan, deviation, self.polynomial.bias)
 
     def query(self, columns: Sequence[int] | Mapping[int, int], values: Sequence[int] | None = None) -> QueryAnswer:
-        """Estimate the share of people whose ``columns`` hold ``values`` (all ones if not given).
+        """Estimate the share of people whose ``columns`` have these ``values`` (all ones if not given).
 
         ``query({0: 1, 2: 0})`` is ``query([0, 2], [1, 0])``.
         """
@@ -231,7 +236,7 @@ class Marginals(_Queries):
         if isinstance(columns, Mapping):
             if values is not None:
                 raise InvalidInput("give either a dict of columns and values or two lists, not both.")
-            columns, values = list(columns), list(columns.values())
+            values, columns = list(columns.values()), list(columns)
         chosen = _whole_numbers("columns", columns)
         wanted = [1] * len(chosen) if values is None else _whole_numbers("values", values)
         if not 1 <= len(chosen) <= self.k or len(set(chosen)) < len(chosen):
@@ -239,14 +244,14 @@ class Marginals(_Queries):
         if not all(0 <= column < self.n_bits for column in chosen):
             raise InvalidInput(f"columns must be between 0 and {self.n_bits - 1}.")
         if len(wanted) != len(chosen) or not set(wanted) <= {0, 1}:
-            raise InvalidInput("values must hold 0 or 1 for every column.")
+            raise InvalidInput("values must be 0 or 1, one for every column.")
         short = min(len(chosen), self.polynomial.degree)
         polynomial = self.polynomial if len(chosen) == self.k else self._shorter(len(chosen), short)
         total, variance = polynomial.weights[0], 0.0
         for r in range(1, polynomial.degree + 1):
             subsets = list(combinations(range(len(chosen)), r))
             masks = [sum(1 << chosen[i] for i in subset) for subset in subsets]
-            # the polynomial counts unwanted bits; a parity counts ones
+            # the polynomial counts bits that differ from the wanted values, a parity counts ones: hence the signs
             signs = np.array([(-1.0) ** sum(wanted[i] for i in subset) for subset in subsets])
             index = self.task.sketch.find(masks, r)  # type: ignore[attr-defined]
             total += polynomial.weights[r] * float(signs @ self.means_[index])
@@ -254,7 +259,7 @@ class Marginals(_Queries):
         return QueryAnswer(min(1.0, max(0.0, total)), math.sqrt(variance), polynomial.bias)
 
     def _shorter(self, k: int, most: int) -> Conjunction:
-        """Return the best polynomial for fewer bits, of what was asked."""
+        """Return the best polynomial for fewer bits that uses only statistics of the task."""
         per_level = [self.variances_[int(self.task.sketch.sizes[:r].sum())] for r in range(most)]
 
         def error(one: Conjunction) -> float:
@@ -264,14 +269,15 @@ class Marginals(_Queries):
         return min((conjunction(k, degree) for degree in range(1, most + 1)), key=error)
 
 
-class SmoothQueries(_Queries):
-    """Means of any smooth function of a record of few numbers, all of them from one collection.
+class SmoothQueries(_LocalQueries):
+    """Means of smooth functions of a record of one to three numbers, all of them from one collection.
 
     Notes
     -----
     **Guarantee.**
-    Released, to everyone: a random pair of degrees and one bit per person, (epsilon, 0)-DP for the person against any
-    other record. Assumes one report per person. Every answer is computed from counts of reports.
+    Released, to everyone: the index of a randomly drawn product of Chebyshev polynomials, and one bit per person,
+    (epsilon, 0)-DP for the person against any other record. Assumes one report per person. Every answer is computed
+    from counts of reports.
 
     Parameters
     ----------
@@ -280,11 +286,10 @@ class SmoothQueries(_Queries):
     low, high : sequence of float
         Declared bounds of every column; values outside are clipped.
     n_degrees : int
-        Chebyshev polynomials of degrees below this in every column are asked for; 8 suits functions that vary on the
-        scale of half the range.
+        Number of degrees in every column, from 0 up; 8 suits functions that vary on the scale of half the range.
     decay : float
-        A statistic is asked for in proportion to ``decay`` to the power of the sum of its degrees: smoother functions
-        have faster decaying coefficients.
+        A statistic is drawn in proportion to ``decay`` to the power of the sum of its degrees. Smoother functions have
+        faster decaying coefficients and suit a smaller ``decay``.
     version, window :
         As for :class:`Marginals`.
     ledger : Ledger, optional
@@ -316,24 +321,23 @@ class SmoothQueries(_Queries):
     ) -> None:
         self.epsilon, self.low, self.high, self.n_degrees, self.decay = epsilon, low, high, n_degrees, decay
         self.version, self.window = version, window
-        self.ledger, self.insecure_seed = checked_ledger(ledger), insecure_seed
-        self._made()  # refuses bad parameters
+        check_ledger(ledger)
+        self.ledger, self.insecure_seed = ledger, insecure_seed
+        self._task_and_details()  # refuses bad parameters
 
-    _public = ("epsilon", "low", "high", "n_degrees", "decay", "version", "window")
+    _task_parameters = ("epsilon", "low", "high", "n_degrees", "decay", "version", "window")
 
-    def _make(self) -> tuple[Task, tuple[FloatArray, FloatArray]]:
-        _whole("n_degrees", self.n_degrees)
-        if not 2 <= self.n_degrees <= MOST_DEGREES:
-            raise InvalidInput(f"n_degrees must be between 2 and {MOST_DEGREES}, not {self.n_degrees!r}.")
-        if not _is_number(self.decay) or not 0.0 < self.decay <= 1.0:
+    def _make_task(self) -> tuple[Task, tuple[FloatArray, FloatArray]]:
+        whole("n_degrees", self.n_degrees, least=2, most=MOST_DEGREES)
+        if not is_number(self.decay) or not 0.0 < self.decay <= 1.0:
             raise InvalidInput(f"decay must be a number above 0 and at most 1, not {self.decay!r}.")
         try:
             low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
         except (TypeError, ValueError):
-            raise InvalidBounds("low and high must hold numbers, one per column.") from None
+            raise InvalidBounds("low and high must be numbers, one per column.") from None
         ends = low.ndim == 1 and low.shape == high.shape and 1 <= low.size <= 3
         if not ends or not np.isfinite(high - low).all() or not (low < high).all():
-            raise InvalidBounds("low and high must hold finite bounds of 1 to 3 columns, low below high.")
+            raise InvalidBounds("low and high must be finite bounds of 1 to 3 columns, with low below high.")
         degrees = [r for r in product(range(self.n_degrees), repeat=low.size) if any(r)]
         shares = np.array([self.decay ** sum(r) for r in degrees])
         sketch = Chebyshev(tuple(degrees), tuple((shares / shares.sum()).tolist()))
@@ -342,53 +346,44 @@ class SmoothQueries(_Queries):
         return task, (low, high)
 
     def _records(self, X: Any) -> NDArray[Any]:
-        X, (low, high) = np.asarray(X), self._made()[1]
+        X, (low, high) = np.asarray(X), self._task_and_details()[1]
         if X.ndim != 2 or X.shape[1] != low.size or X.dtype.kind not in "biuf":
             raise InvalidData(f"X must be an array of numbers with {low.size} columns, one row per person.")
         if not np.isfinite(X).all():
             raise InvalidData("X contains NaN or infinite values: remove those rows.")
         middle, half = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
-        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+        with np.errstate(all="ignore"):  # an error that only some values raise would reveal them
             return np.asarray((X - middle) / half)
 
     def query(self, function: Callable[[FloatArray], Any], *, lipschitz: float | None = None) -> QueryAnswer:
         """Estimate the mean of ``function``, which maps records of shape (m, d) to m numbers.
 
-        ``deviation`` bounds the standard deviation. ``bias`` is an estimate: the sum of the coefficients of degrees
-        that were not asked for, plus the largest miss of all coefficients together at many other points. A function
-        that they miss by a tenth of its range is refused.
+        ``deviation`` is an upper bound on the standard deviation. ``bias`` is an estimate: the sum of the coefficients
+        of degrees outside the task, plus the largest error of the whole expansion at many other points. A function
+        whose expansion is off by more than a tenth of its range is refused.
 
         Parameters
         ----------
         function : callable
-            The function, of records within the bounds.
+            The function, defined for records within the bounds.
         lipschitz : float, optional
-            The function changes by at most this much per unit of Euclidean distance between two records: ``bias`` is
-            then a true bound.
+            Largest change of the function per unit of Euclidean distance between two records; with it ``bias`` is an
+            upper bound.
         """
         self._check_fitted()
-        if lipschitz is not None and not (_is_number(lipschitz) and 0.0 <= lipschitz < math.inf):
-            raise InvalidInput(f"lipschitz must be a finite number >= 0, not {lipschitz!r}.")
-        low, high = self._made()[1]
+        if lipschitz is not None:
+            non_negative("lipschitz", lipschitz)
+        low, high = self._task_and_details()[1]
         coefficients, bias = chebyshev_expansion(function, low, high, self.n_degrees, lipschitz)
         weights = coefficients.ravel()[1:]
         value = float(coefficients.ravel()[0] + weights @ self.means_)
         return QueryAnswer(value, math.sqrt(float(weights**2 @ self.variances_)), bias)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def _whole_numbers(name: str, given: Any) -> list[int]:
-    """Whole numbers, also those of an array; nothing is rounded."""
+    """Return whole numbers of a sequence or an array as a list; nothing is rounded."""
     several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
     entries = list(given) if several else [given]
     if not all(isinstance(one, int | np.integer | np.bool_) for one in entries):
         raise InvalidInput(f"{name} must be whole numbers, not {given!r}.")
     return [int(one) for one in entries]
-
-
-def _whole(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidInput(f"{name} must be a whole number of 1 or more, not {value!r}.")

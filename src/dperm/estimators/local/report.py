@@ -1,4 +1,4 @@
-"""What a collection of one-bit reports costs, written to a ledger and to the report of a fit.
+"""Charges of local collections to a ledger, and the privacy report of a fit from their counts.
 
 Proof: ``linear_models.proof.md``.
 """
@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 import dperm
 from dperm.errors import InvalidInput
 from dperm.privacy.accounting.events import Composed, Event, Unbounded, event_to_dict
@@ -21,14 +19,14 @@ from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
 from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import PrivacyReport, ReleaseLine
 from dperm.solvers.local import Counts, DescentState, LocalDescent, Task
+from dperm.validation import whole
 
 __all__ = [
-    "checked_collection",
-    "checked_ledger",
-    "checked_people",
-    "collection_charged",
+    "charge_simulation",
+    "charge_task",
+    "check_collection",
+    "check_people",
     "local_report",
-    "task_charged",
 ]
 
 ONCE = "each person reports once for this task"
@@ -41,115 +39,109 @@ NOT_COVERED = (
 _SEEDED = "insecure_seed makes the bits reproducible"
 _REPORTS = "reports, one per person"
 
-#: per ledger, data set and task or descent, what this process has met of it and is no part of one another
-_met: dict[tuple[str, str, str], list[Counts | DescentState]] = {}
-
-
-def checked_ledger(ledger: Any) -> Ledger | None:
-    """Refuse what is not a ledger."""
-    if not isinstance(ledger, Ledger | None):
-        raise InvalidInput(f"ledger must be a Ledger or None, not {type(ledger).__name__}.")
-    return ledger
+#: per ledger, data set and task or descent: the collections that this process has seen, none of them part of another
+_seen: dict[tuple[str, str, str], list[Counts | DescentState]] = {}
 
 
 @contextmanager
-def collection_charged(
+def charge_simulation(
     ledger: Ledger | None, task: Task, source: RandomSource, fingerprint: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Charge a collection that is about to be simulated, and settle it; yields what a report says of the ledger.
+    """Charge a simulated collection before its bits are drawn; yields the ledger's part of the report.
 
-    Every simulation draws new bits, so every one is charged.
+    Every simulation draws new bits, so every simulation is charged.
     """
-    books = Ledger() if ledger is None else ledger
+    charged = Ledger() if ledger is None else ledger
     event, records = _event(task, source.secure)
-    before = books.spent()
-    reservation = books.reserve(
+    before = charged.spent()
+    reservation = charged.reserve(
         event, Neighbours.REPLACE_ONE, f"simulated reports of task {task.digest[:16]}", fingerprint
     )
     about: dict[str, Any] = {}
     try:
         yield about
-    finally:  # also after an error: what was reserved stays spent
+    finally:  # after an error too: what was reserved stays spent
         reservation.settle(records)
-        known = before.dataset == reservation.dataset
-        about.update(_about(books, reservation.dataset, reservation, before.epsilon if known else None))
+        same = before.dataset == reservation.dataset
+        about.update(_ledger_summary(charged, reservation.dataset, reservation, before.epsilon if same else None))
 
 
-def checked_people(ledger: Ledger | None, n_reports: int, n_people: int | None) -> int:
+def check_people(ledger: Ledger | None, n_reports: int, n_people: int | None) -> int:
     """Return the number of people behind the reports; refuses more reports than people.
 
-    With a ledger it must be stated: one charge covers one report per person and no more.
+    With a ledger ``n_people`` is required, because one charge covers one report per person and no more.
     """
     if n_people is None:
         if ledger is not None:
             raise InvalidInput(
-                "say how many people were asked, n_people=...: the ledger is charged for one report per person."
+                "n_people is missing: say how many people were asked, because the ledger is charged for one report per "
+                "person."
             )
         return n_reports
-    if isinstance(n_people, bool) or not isinstance(n_people, int | np.integer) or n_people < 1:
-        raise InvalidInput(f"n_people must be a whole number of 1 or more, not {n_people!r}.")
-    if n_reports > n_people:
+    people = whole("n_people", n_people)
+    if n_reports > people:
         raise InvalidInput(
-            f"there are {n_reports} reports of {n_people} people: somebody reported more than once for this task, "
-            "which costs epsilon each time; ask again under another version or window, which is charged for itself."
+            f"there are {n_reports} reports from {people} people, so somebody reported more than once for this task, "
+            "which costs epsilon each time: ask again under another version or window, which has a charge of its own."
         )
-    return int(n_people)
-
-
-def checked_collection(ledger: Ledger | None, found: Counts | DescentState, n_people: int | None) -> int:
-    """Return the number of people behind counts or a descent's state, all that was met of the task taken together.
-
-    Counts of a task grow by addition, and a descent goes on round by round. Two of which neither is part of the other
-    hold reports of different collections, or of different collectors: with a ledger, all that this process has met must
-    not be more than one per person (:func:`checked_people`).
-    """
-    people = checked_people(ledger, found.n_people, n_people)
-    if ledger is None:
-        return people
-    asked = found.task if isinstance(found, Counts) else found.descent
-    # the number that a ledger was created with: handles on one file are one ledger
-    key = str(ledger.entries()[0]["ledger"]), ledger.dataset, asked
-    met = _met.get(key, [])
-    if any(_holds(before, found) for before in met):
-        return people
-    apart = [*(before for before in met if not _holds(found, before)), found]
-    checked_people(ledger, sum(part.n_people for part in apart), n_people)
-    _met[key] = apart
     return people
 
 
-def _holds(whole: Counts | DescentState, part: Counts | DescentState) -> bool:
-    """Whether every cell of ``part`` is within that of ``whole``, or a state is an earlier one of the same descent."""
-    if isinstance(whole, Counts) and isinstance(part, Counts):
-        return bool((whole.by_answer >= part.by_answer).all())
-    if isinstance(whole, DescentState) and isinstance(part, DescentState):
-        return part == whole or part.round == 0 or _goes_on(part, whole)
+def check_collection(ledger: Ledger | None, collected: Counts | DescentState, n_people: int | None) -> int:
+    """Return the number of people behind counts or the state of a descent; refuses more reports than people.
+
+    Counts of a task grow by addition, and a descent continues round by round. If of two collections neither contains
+    the other, they have different reports. With a ledger, all different reports that this process has seen for the task
+    must not exceed one per person (:func:`check_people`).
+    """
+    people = check_people(ledger, collected.n_people, n_people)
+    if ledger is None:
+        return people
+    asked = collected.task if isinstance(collected, Counts) else collected.descent
+    # the identity of the ledger itself, so that two handles on one file count as one ledger
+    key = str(ledger.entries()[0]["ledger"]), ledger.dataset, asked
+    seen = _seen.get(key, [])
+    if any(_contains(before, collected) for before in seen):
+        return people
+    separate = [*(before for before in seen if not _contains(collected, before)), collected]
+    check_people(ledger, sum(part.n_people for part in separate), n_people)
+    _seen[key] = separate
+    return people
+
+
+def _contains(larger: Counts | DescentState, part: Counts | DescentState) -> bool:
+    """Whether no cell of ``part`` exceeds that of ``larger``, or ``part`` is an earlier state of the same descent."""
+    if isinstance(larger, Counts) and isinstance(part, Counts):
+        return bool((larger.by_answer >= part.by_answer).all())
+    if isinstance(larger, DescentState) and isinstance(part, DescentState):
+        return part == larger or part.round == 0 or _continues(part, larger)
     return False
 
 
-def _goes_on(earlier: DescentState, later: DescentState) -> bool:
-    """Whether a later state has the rounds of an earlier one: variances are estimated from every round's reports."""
+def _continues(earlier: DescentState, later: DescentState) -> bool:
+    """Whether a later state includes the rounds of an earlier one; the variances of a round identify its reports."""
     same = later.delay == earlier.delay and later.variances[: earlier.round] == earlier.variances
     return earlier.round < later.round and earlier.n_people <= later.n_people and same
 
 
-def task_charged(
+def charge_task(
     ledger: Ledger | None, asked: Task | LocalDescent, n_people: int, *, secure: bool = True
 ) -> dict[str, Any]:
-    """Charge the reports of a task, or of all rounds of a descent, once however often they are counted or fitted.
+    """Charge the reports of a task, or of all rounds of a descent, once, however often they are counted or fitted.
 
-    Reports that are out cannot be called back: charge before anybody is asked if the cap is to stop it.
+    Reports that were sent cannot be withdrawn: to let the cap of the ledger stop a collection, charge before anybody is
+    asked.
 
     Parameters
     ----------
     ledger : Ledger or None
-        Where to charge; nothing happens without one.
+        Where to charge; without a ledger nothing happens.
     asked : Task or LocalDescent
-        What people are asked, each of them once: in a descent in one of its rounds.
+        The task or descent; each person answers once, in a descent in one of its rounds.
     n_people : int
-        Bound on the number of people; part of the charge, so that another one is charged anew.
+        Upper bound on the number of people; part of the charge, so that another number is charged again.
     secure : bool
-        Whether the devices' randomness is good, ``Counts.secure``; if not, nothing bounds what is charged.
+        Whether the devices' randomness is secure, ``Counts.secure``; if not, the charge is unbounded.
     """
     if ledger is None:
         return {}
@@ -160,16 +152,16 @@ def task_charged(
     same = {"kind": "reserve", "purpose": purpose, "neighbours": str(Neighbours.REPLACE_ONE)}
     stored = json.loads(json.dumps(event_to_dict(event)))
     for entry in ledger.entries(ledger.dataset):
-        # the words alone prove nothing: what was charged must be what these reports cost
+        # the same purpose is not enough: the charged event must be the one that these reports cost
         if entry.get("event") == stored and all(entry.get(key) == value for key, value in same.items()):
-            return _about(ledger, ledger.dataset, None, before.epsilon)
+            return _ledger_summary(ledger, ledger.dataset, None, before.epsilon)
     reservation = ledger.reserve(event, Neighbours.REPLACE_ONE, purpose)
     reservation.settle(records)
-    return _about(ledger, ledger.dataset, reservation, before.epsilon)
+    return _ledger_summary(ledger, ledger.dataset, reservation, before.epsilon)
 
 
 def _event(asked: Task | LocalDescent, secure: bool) -> tuple[Event, list[ReleaseRecord]]:
-    """What everybody's one report costs, and how it is recorded."""
+    """The event of one report per person, and its release records."""
     event: Event = asked.bit.event
     records = [ReleaseRecord(_REPORTS, event)]
     if secure:
@@ -178,7 +170,10 @@ def _event(asked: Task | LocalDescent, secure: bool) -> tuple[Event, list[Releas
     return Composed((event, unbounded)), [*records, ReleaseRecord("no guarantee", unbounded)]
 
 
-def _about(ledger: Ledger, dataset: str, reservation: Reservation | None, spent_before: float | None) -> dict[str, Any]:
+def _ledger_summary(
+    ledger: Ledger, dataset: str, reservation: Reservation | None, spent_before: float | None
+) -> dict[str, Any]:
+    """The ledger's part of a privacy report."""
     after = ledger.for_dataset(dataset).spent()
     return {
         "dataset": dataset,
@@ -201,7 +196,7 @@ def local_report(
     simulated: bool,
     secure: bool,
 ) -> PrivacyReport:
-    """Write the report of an estimate from one-bit reports, ``simulated`` ones or those that people's devices sent."""
+    """Return the privacy report of an estimate from one-bit reports, ``simulated`` or sent by people's devices."""
     bit = task.bit
     guarantee = Guarantee(
         epsilon=bit.epsilon,

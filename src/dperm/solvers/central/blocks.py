@@ -1,4 +1,4 @@
-"""Random block coordinate descent (DP-SkGD).
+"""Random block coordinate descent (DP-SkGD): each step updates a randomly drawn block of coordinates.
 
 One step draws a public random subset S of coordinates and moves them along the noisy gradient restricted to S,
 
@@ -9,9 +9,9 @@ round, at whose end the iterates are averaged (Maranjyan, Sadiev & Richtarik, "D
 Coordinate Descent"). One block is noisy gradient descent with coordinate steps; as many blocks as coordinates is
 coordinate descent.
 
-**Guarantee.** Released to whoever sees the model or any step: one clipped gradient sum per step, restricted to the
+**Guarantee.** Released to everyone who sees the model or any step: one clipped gradient sum per step, restricted to the
 drawn coordinates, with Gaussian noise of the same multiplier whatever was drawn. Exact Gaussian composition. Drawing
-blocks gives no amplification: every step touches every person. Proof: ``blocks.proof.md``.
+blocks gives no amplification, because every step uses every person's record. Proof: ``blocks.proof.md``.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import GradientBlock
-from dperm.solvers import forecasts
-from dperm.solvers._checks import one_per_column, positive, positive_or_each, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.sampling import BlockSampling, Sampling
+from dperm.solvers.coordinate_sampling import BlockSampling, Sampling
+from dperm.solvers.option_checks import one_per_column, require_positive, require_positive_or_list, require_whole
+from dperm.solvers.theory import forecasts
 from dperm.types import FloatArray
 
 __all__ = ["BlockDescent", "coordinate_smoothness"]
@@ -44,7 +44,10 @@ __all__ = ["BlockDescent", "coordinate_smoothness"]
 def coordinate_smoothness(
     objective: Objective, facts: Facts, smoothness: float | tuple[float, ...] | None = None
 ) -> FloatArray:
-    """Public curvature M_j of every coordinate of the mean loss; the intercept's from its height unless it is given."""
+    """Public curvature M_j of every coordinate of the mean loss.
+
+    One number serves all features; the intercept's curvature then follows from its height. A tuple gives every M_j.
+    """
     if isinstance(smoothness, tuple):
         return one_per_column("smoothness", smoothness, facts.d)
     feature = objective.loss.curvature_bound * facts.spread**2 if smoothness is None else smoothness
@@ -54,17 +57,17 @@ def coordinate_smoothness(
     return out
 
 
-def _non_empty(sampling: Sampling, holder: DataHolder) -> tuple[int, ...]:
-    """Draw a subset; an empty one is drawn again, as the method assumes that there are none."""
+def _draw_non_empty(sampling: Sampling, holder: DataHolder) -> tuple[int, ...]:
+    """Draw a subset, again if it is empty: the method assumes that there are no empty ones."""
     for _ in range(1000):
         drawn = sampling.draw(holder.public_randomness)
         if len(drawn):
             return tuple(drawn)
-    raise InvalidInput("the sampling draws the empty set a thousand times in a row: give it larger probabilities.")
+    raise InvalidInput("the sampling drew the empty set a thousand times in a row: give it larger probabilities.")
 
 
 def _block_limit(limits: FloatArray, drawn: tuple[int, ...]) -> float:
-    """C_U = sqrt(sum of C_j^2 over U): a block's limit on the L2 norm of one person's gradient."""
+    """Limit C_U = sqrt(sum of C_j^2 over U) of a block on the L2 norm of one person's gradient."""
     return limits.item(drawn[0]) if len(drawn) == 1 else float(np.linalg.norm(limits[list(drawn)]))
 
 
@@ -91,7 +94,7 @@ class _Step:
         return BoxedWeights(theta, self._box)
 
     def _one(self, weights: BoxedWeights, column: int, gradient: float) -> float:
-        """The same for one coordinate, without the cost of arrays."""
+        """The same step for one coordinate, without the cost of arrays."""
         weight = weights.values.item(column)
         length, l2, free = self._numbers[column]
         moved = weight - length * (gradient + l2 * weight)
@@ -112,8 +115,8 @@ class BlockDescent(Solver):
         How blocks are drawn. Importance takes a block in proportion to its largest M_j.
     clip : float or sequence of float, optional
         Bound on the L2 norm of one person's gradient over all coordinates; a block of k of d coordinates is clipped at
-        sqrt(k / d) of it. By default a quarter of the largest possible one. Or one limit C_j per coordinate, the
-        intercept's last: a block U is then clipped at C_U = sqrt(sum of C_j^2 over U), and its noise follows C_U.
+        sqrt(k / d) times the bound. By default a quarter of the largest possible norm. Or one limit C_j per coordinate,
+        the intercept's last: a block U is then clipped at C_U = sqrt(sum of C_j^2 over U), with noise in proportion.
     step : float
         The public factor c of the step rule.
     smoothness : sequence of float or float, optional
@@ -137,9 +140,9 @@ class BlockDescent(Solver):
     name: ClassVar[str] = "blocks"
 
     def __post_init__(self) -> None:
-        whole(self, "n_rounds", "n_inner", "n_blocks")
-        positive(self, "step", "box")
-        positive_or_each(self, "clip", "smoothness")
+        require_whole(self, "n_rounds", "n_inner", "n_blocks")
+        require_positive(self, "step", "box")
+        require_positive_or_list(self, "clip", "smoothness")
         if not isinstance(self.averaging, bool):
             raise InvalidInput(f"averaging must be True or False, not {self.averaging!r}.")
         if not isinstance(self.sampling, Sampling) and self.sampling not in ("uniform", "importance"):
@@ -168,7 +171,7 @@ class BlockDescent(Solver):
         return BlockSampling.uniform(d, n_blocks)
 
     def _limits(self, objective: Objective, facts: Facts) -> FloatArray:
-        """Limit C_j of every coordinate."""
+        """Limits C_j of all coordinates."""
         if isinstance(self.clip, tuple):
             return one_per_column("clip", self.clip, facts.d)
         clip = self.clip or 0.25 * objective.loss.slope_bound * facts.row_bound
@@ -191,7 +194,7 @@ class BlockDescent(Solver):
         for t in range(self.n_rounds):
             total = np.zeros(facts.d)
             for k in range(self.n_inner):
-                drawn = _non_empty(sampling, holder)
+                drawn = _draw_non_empty(sampling, holder)
                 query = GradientBlock(objective.loss, weights, _block_limit(limits, drawn), drawn)
                 weights = step(weights, drawn, holder.release(query, mechanism) / facts.n)
                 if self.averaging:

@@ -2,11 +2,11 @@
 
     w_j <- prox(w_j - step / M_j (g_j + noise)),
 
-with the iterates of a round averaged (Mangold, Bellet, Salmon & Tommasi, ICML 2022). The special case of
+with the iterates of a round averaged (Mangold, Bellet, Salmon & Tommasi, ICML 2022). It is the special case of
 :class:`~dperm.solvers.central.blocks.BlockDescent` with as many blocks as coordinates.
 
-**Guarantee.** As for block descent: one noisy gradient sum of one coordinate per step, exact Gaussian composition.
-Proof: ``blocks.proof.md``.
+**Guarantee.** Released to everyone who sees the model or any step: one noisy gradient sum of one coordinate per step.
+Exact Gaussian composition. Proof: ``coordinate.proof.md``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.printed import Printed, coordinate_multiplier
-from dperm.solvers._checks import whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import BlockDescent
+from dperm.solvers.option_checks import require_whole
 
 __all__ = ["CoordinateDescent"]
 
@@ -36,9 +36,9 @@ class CoordinateDescent(Solver):
     Parameters
     ----------
     n_passes : int
-        Steps in all, in units of the number of coordinates.
+        Total number of steps, as a multiple of the number of coordinates.
     n_rounds : int
-        Rounds at whose end iterates are averaged.
+        Number of rounds; at the end of each its iterates may be averaged.
     clip, step, smoothness, averaging, box
         As in :class:`~dperm.solvers.central.blocks.BlockDescent`; with one limit per coordinate, coordinate j is
         clipped at C_j and gets noise in proportion to it.
@@ -55,8 +55,8 @@ class CoordinateDescent(Solver):
     name: ClassVar[str] = "coordinate"
 
     def __post_init__(self) -> None:
-        whole(self, "n_passes", "n_rounds")
-        checked = self._blocks(1)  # refuses the other parameters
+        require_whole(self, "n_passes", "n_rounds")
+        checked = self._blocks(1)  # checks the other parameters
         object.__setattr__(self, "clip", checked.clip)
         object.__setattr__(self, "smoothness", checked.smoothness)
 

@@ -1,14 +1,14 @@
-r"""Frank-Wolfe on the l1 ball with private choices.
+r"""Frank-Wolfe on the l1 ball with private choices of the corner to move to.
 
 Minimises mean loss + penalty over :math:`\|w\|_1 \le` radius. Round t chooses one signed coordinate and moves toward
-the corner of the ball that it points to,
+the corner of the ball in that direction,
 
     s ~ Gumbel race over +-e_j,   w <- (1 - gamma) w + gamma * radius * s,   gamma = 2 / (t + 2), t = 0, 1, ...
 
-from w = 0, so that after T rounds at most T weights are not zero (Talwar, Thakurta & Zhang, NIPS 2015, with Gumbel
-noise in place of Laplace). No gradient is released: the choices alone determine the weights.
+from w = 0, so that after T rounds at most T weights are nonzero (Talwar, Thakurta & Zhang, NIPS 2015, with Gumbel
+noise instead of Laplace noise). No gradient is released: the choices alone determine the weights.
 
-**Guarantee.** Released to whoever sees the model or any round: ``n_steps`` chosen corners, each a private selection
+**Guarantee.** Released to everyone who sees the model or any round: ``n_steps`` chosen corners, each a private choice
 with the loss's slope bound times the value bound as sensitivity. Proof: ``frank_wolfe.proof.md``.
 """
 
@@ -28,10 +28,10 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.queries import AtomScores, PenalisedAtomScores
-from dperm.solvers import forecasts
-from dperm.solvers._checks import positive, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import require_positive, require_whole
+from dperm.solvers.theory import forecasts
 
 __all__ = ["FrankWolfe"]
 
@@ -45,31 +45,31 @@ class FrankWolfe(Solver):
 
     ``w`` are the weights of the scaled design. **The intercept is a weight like any other here**: it competes as a
     coordinate and counts in the norm, though no penalty applies to it. A set that leaves it free is not bounded, and a
-    second set for it alone would cost a second selection per round. The answer therefore satisfies an L1 ball on the
-    other weights, but it is the best within the smaller set; give the radius room for the intercept.
+    separate set for it would cost a second selection per round. The other weights therefore lie in the L1 ball too, but
+    the result is optimal only within the smaller set; choose a radius that leaves room for the intercept.
 
     For smooth losses with bounded slopes and one output. The squared loss needs a ``residual_clip``; clipping at
-    (largest target) + value bound * radius changes nothing inside the ball. Penalties: none, l1, l2, elastic net; the
-    ball alone (no penalty) is the usual form.
+    (largest target) + value bound * radius changes nothing inside the ball. Penalties: none, l1, l2, elastic net; no
+    penalty is the usual form.
 
     Parameters
     ----------
     n_steps : int
-        Number of rounds, and the largest number of weights that are not zero.
+        Number of rounds, and the largest number of nonzero weights.
     radius : float, optional
         Public radius of the ball. If the objective's constraint is an L1 ball, its radius is used instead. By default
-        4 / spread for classification and half the target's range / spread for regression, spread being the public
-        guess of an entry's root mean square.
+        4 / spread for classification and half the target's range / spread for regression, where spread is the public
+        guess of the root mean square of an entry.
 
     Notes
     -----
-    **Guarantee.** Released: ``n_steps`` selections among the 2d signed coordinates (and the origin, with an l1
-    penalty), to whoever sees the model or any round, under the neighbours of the holder, assuming declared bounds on
-    the entries; the loss's slopes are bounded by the loss itself. The weights are a function of the choices.
+    **Guarantee.** Released to everyone who sees the model or any round: ``n_steps`` selections among the 2d signed
+    coordinates (and the origin, with an l1 penalty). It holds for the neighbours of the holder and assumes declared
+    bounds on the entries; the loss itself bounds its slopes. The weights are a function of the choices.
 
-    Without noise the gap to the best point of the ball is at most 2 C / (t + 2), C the curvature of the objective
-    over the ball (Jaggi, ICML 2013). The calibration printed by Lou & Cheung (AAAI 2018) for a distributed variant does
-    not give the guarantee stated there and is not used.
+    Without noise the gap to the best point of the ball is at most 2 C / (t + 2), where C is the curvature of the
+    objective over the ball (Jaggi, ICML 2013). The calibration published by Lou & Cheung (AAAI 2018) for a distributed
+    variant does not give the guarantee stated there and is not used.
 
     Examples
     --------
@@ -83,11 +83,11 @@ class FrankWolfe(Solver):
     name: ClassVar[str] = "frank-wolfe"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "radius")
+        require_whole(self, "n_steps")
+        require_positive(self, "radius")
 
     def radius_for(self, objective: Objective, facts: Facts) -> float:
-        """Radius of the ball, from public numbers."""
+        """Return the radius of the ball, from public numbers."""
         constraint = objective.constraint
         if isinstance(constraint, L1Ball):
             return constraint.radius
@@ -114,7 +114,7 @@ class FrankWolfe(Solver):
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
-        # whatever does not fit is refused before anything is reserved
+        # unsupported objectives are refused before anything is reserved
         query = self._query(objective, SparseWeights(facts.d, {}, self.radius_for(objective, facts)))
         if not math.isfinite(objective.loss.curvature_bound):
             raise Unsupported(f"solver 'frank-wolfe' needs a smooth loss, and the {objective.loss.name} loss is not.")
@@ -132,14 +132,15 @@ class FrankWolfe(Solver):
         start = self._query(objective, _weights({}, 0, radius, facts.d))
         multiplier = calibrated.noise_multiplier(start.name)
         run = holder.public_randomness.word() >> 1
-        # After T rounds w = 2 radius / (T (T + 1)) * sum_t (t + 1) s_t. The sum is kept in whole numbers: nothing
-        # drifts and opposite choices cancel to an exact zero.
+        # After T rounds w = 2 radius / (T (T + 1)) * sum_t (t + 1) s_t. The sum is kept in whole numbers, so no
+        # rounding error builds up and opposite choices cancel to an exact zero.
         counts: dict[int, int] = {}
         for t in range(self.n_steps):
-            # draws by run, round, column and sign: whoever shares a seed and holds some of the columns draws the same
+            # draws are labelled by run, round, column and sign: parties that share a seed and hold some of the columns
+            # draw the same numbers
             choose = NoisyMax(multiplier, stream=f"frank-wolfe {run} round {t}")
             chosen = int(holder.release(self._query(objective, _weights(counts, t, radius, facts.d)), choose))
-            if chosen < 2 * facts.d:  # otherwise the origin: the others shrink, nothing is added
+            if chosen < 2 * facts.d:  # otherwise the origin was chosen: all weights shrink and none is added
                 j = chosen % facts.d
                 counts[j] = counts.get(j, 0) + (t + 1 if chosen < facts.d else -(t + 1))
             if progress is not None:

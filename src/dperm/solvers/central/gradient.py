@@ -6,9 +6,9 @@ Minimises mean loss + strength * penalty by
 
 with heavy-ball momentum and averaging of the last iterates, both post-processing.
 
-**Guarantee.** Released: ``n_steps`` sums of per-person gradients, each clipped to L2 norm ``clip``, with Gaussian noise
-on a lattice; every iterate is a function of them, so it holds for whoever sees the model or any step. The composition
-is exact (Gaussian differential privacy) and the number of steps is fixed in advance. Proof: ``gradient.proof.md``.
+**Guarantee.** Released to everyone who sees the model or any step: ``n_steps`` sums of per-person gradients, each
+clipped to L2 norm ``clip``, with Gaussian noise on a lattice; every iterate is a function of them. The composition is
+exact (Gaussian differential privacy) and the number of steps is fixed in advance. Proof: ``gradient.proof.md``.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import FullGradient
-from dperm.solvers import forecasts
-from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
+from dperm.solvers.theory import forecasts
 
 __all__ = ["GradientDescent"]
 
 
 def noise_dominance(facts: Facts, calibrated: CalibratedPlan, neighbours: Neighbours) -> float:
-    """How much noise will rule the result, from 0 (not at all) to 1, from public numbers.
+    """Return how strongly noise will dominate the result, from 0 (not at all) to 1, from public numbers.
 
-    The noise of all steps together moves a fitted weight by about (records apart) / (n mu) in units of half the clip;
-    d weights of curvature about 0.15 then cost ``excess`` in the objective, set against a hundredth.
+    The noise of all steps together moves a fitted weight by about (records apart) / (n mu) in units of half the clip.
+    With d weights of curvature about 0.15 this costs ``excess`` in the objective, which is compared with 0.01.
     """
     per_weight = facts.d * neighbours.records_apart / 2.0 / (facts.n * calibrated.budget.mu)
     excess = per_weight**2 / (2.0 * 0.15)
@@ -53,13 +53,13 @@ class GradientDescent(Solver):
         Number of steps, public and fixed. Noise is calibrated to it, so more steps do not cost more privacy.
     clip : float, optional
         Bound on the L2 norm of one person's gradient; by default an eighth (much noise) to a quarter (little noise) of
-        the largest possible one.
+        the largest possible norm.
     step : float, optional
-        Step length; by default 1 / (curvature of rows a third as long as they may be), from public numbers.
+        Step length; by default 1 / (curvature of rows of a third of the row bound), from public numbers.
     momentum : float, optional
         Heavy-ball coefficient in [0, 1); by default 0 (much noise) to 0.8 (little noise).
     averaging : float
-        Share of the last iterates that are averaged, in [0, 1); 0 returns the last one.
+        Fraction of the iterates, the last ones, that are averaged, in [0, 1); 0 returns the last iterate.
     """
 
     n_steps: int = 64
@@ -71,11 +71,11 @@ class GradientDescent(Solver):
     name: ClassVar[str] = "gradient"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "clip", "step")
-        fraction(self, "averaging")
+        require_whole(self, "n_steps")
+        require_positive(self, "clip", "step")
+        require_fraction(self, "averaging")
         if self.momentum is not None:
-            fraction(self, "momentum")
+            require_fraction(self, "momentum")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         FullGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes before anything is reserved
@@ -117,7 +117,7 @@ class GradientDescent(Solver):
         for t in range(self.n_steps):
             query = FullGradient(objective.loss, weights, clip)
             gradient = holder.release(query, mechanism) / facts.n
-            # the heavy ball remembers whole moves, prox included: gradients alone would weaken the penalty
+            # momentum includes the proximal step: momentum of gradients alone would weaken the penalty
             pushed = weights + momentum * (weights - previous) - step * gradient
             previous, weights = weights, objective.prox(pushed, step)
             if t >= self.n_steps - self._n_averaged:

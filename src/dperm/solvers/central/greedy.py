@@ -1,17 +1,17 @@
-"""Greedy coordinate descent (DP-GCD) and its proximal version.
+"""Greedy coordinate descent (DP-GCD) and its proximal version: each step updates the coordinate of largest score.
 
-At every step one coordinate is chosen by its score and moved along its gradient:
+At every step one coordinate is chosen privately by its score and moved along its noisy gradient:
 
     j ~ Gumbel race over scores,   w_j <- prox(w_j - step / M_j (g_j + noise_j)),
 
-from w = 0, so that after T steps at most T weights are not zero (Mangold, Bellet, Salmon & Tommasi, AISTATS 2023).
-Scores are gradients in units of sqrt(M_j), with noise for the largest C_j / sqrt(M_j), C_j being a person's bound in
-column j; the update of column j has noise for its own C_j.
-Their printed calibration (Laplace noise on the gradients before the absolute value) does not give the guarantee it
-states; here the noise is Gumbel noise on scores with one common sensitivity, and Gaussian noise on the chosen gradient.
+from w = 0, so that after T steps at most T weights are nonzero (Mangold, Bellet, Salmon & Tommasi, AISTATS 2023).
+Scores are gradients in units of sqrt(M_j). Their noise is calibrated to the largest C_j / sqrt(M_j), where C_j bounds
+one person's contribution to column j; the noise of an update of column j is calibrated to its own C_j.
+The published calibration (Laplace noise on the gradients before the absolute value) does not give the guarantee it
+states. Here the scores get Gumbel noise for one common sensitivity, and the chosen gradient gets Gaussian noise.
 
-**Guarantee.** Released to whoever sees the model or any step: ``n_steps`` chosen coordinates and as many noisy gradient
-sums of one coordinate. Proof: ``greedy.proof.md``.
+**Guarantee.** Released to everyone who sees the model or any step: ``n_steps`` chosen coordinates and as many noisy
+gradient sums of one coordinate. Proof: ``greedy.proof.md``.
 """
 
 from __future__ import annotations
@@ -34,15 +34,21 @@ from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, greedy_e
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores, PerColumn
-from dperm.solvers import forecasts
-from dperm.solvers._checks import one_per_column, positive, positive_or_each, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import (
+    one_per_column,
+    require_positive,
+    require_positive_or_list,
+    require_share,
+    require_whole,
+)
+from dperm.solvers.theory import forecasts
 from dperm.types import FloatArray
 
 __all__ = ["GreedyCoordinateDescent"]
 
-#: a bound of at most this many guessed root mean squares is a range, not a clip of scaled values
+#: a value bound of at most this many times the public guess of the root mean square is a declared range, not a clip
 _RANGE_ONLY = 1.8
 
 
@@ -53,28 +59,29 @@ class GreedyCoordinateDescent(Solver):
     Parameters
     ----------
     n_steps : int
-        Number of steps, and the largest number of weights that are not zero.
+        Number of steps, and the largest number of nonzero weights.
     rule : {"GS-r", "GS-s", "GS-q"}
-        How a coordinate is scored when there is a penalty; without one all are the size of the gradient.
+        How a coordinate is scored when there is a penalty; without one all three are the magnitude of the gradient.
     selection_share : float
-        Share of the budget spent on choosing.
+        Share of the budget spent on choosing coordinates.
     step : float
         Public factor of the step 1/M_j; the score always uses the unit step.
     limit : float or sequence of float, optional
-        C_j, bound on one person's product slope times value in a coordinate, one for all or one for each (the
-        intercept's last); by default the largest possible one, which clips nothing. All scores get the noise of the
-        largest C_j / sqrt(M_j), so C_j in proportion to sqrt(M_j) wastes none (Mangold et al. 2022).
+        C_j, the bound on one person's slope times value in a coordinate: one number for all or one for each (the
+        intercept's last). By default the largest possible product, which clips nothing. All scores get the noise of the
+        largest C_j / sqrt(M_j), so C_j in proportion to sqrt(M_j) wastes no noise (Mangold et al. 2022).
     smoothness : float or sequence of float, optional
-        M_j, public curvature of the coordinates of the mean loss, one for all features or one for each coordinate (the
-        intercept's last); by default curvature bound times spread squared, or times two thirds of the bound squared
-        where only a range was declared, as a column of two values fills it; the intercept's from its height.
+        M_j, the public curvature of the coordinates of the mean loss: one number for all features or one for each
+        coordinate (the intercept's last). By default the curvature bound times the squared spread; where only a range
+        was declared, times two thirds of the squared bound, because a column of two values fills its range. The
+        intercept's M_j follows from its height.
     box : float
         Public bound on a weight's contribution (weight times value); weights are projected to it.
     printed_form : {"implicit", "closed"}
         Which of the paper's two formulas ``calibration="paper"`` uses.
     incremental : bool
-        Whether scores of sparse data are kept up to date from step to step instead of computed by a full pass; the law
-        of the result is the same.
+        Whether scores of sparse data are updated from step to step instead of recomputed by a full pass; the
+        distribution of the result is the same.
     """
 
     n_steps: int = 20
@@ -90,10 +97,10 @@ class GreedyCoordinateDescent(Solver):
     name: ClassVar[str] = "greedy"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        share(self, "selection_share")
-        positive(self, "step", "box")
-        positive_or_each(self, "limit", "smoothness")
+        require_whole(self, "n_steps")
+        require_share(self, "selection_share")
+        require_positive(self, "step", "box")
+        require_positive_or_list(self, "limit", "smoothness")
         if self.rule not in RULES:
             raise InvalidInput(f"rule must be one of {', '.join(RULES)}, not {self.rule!r}.")
 
@@ -101,7 +108,7 @@ class GreedyCoordinateDescent(Solver):
         self.require_one_output(objective)
         self.require_no_constraint(objective)
         SeparablePenalty.of(objective.penalty)
-        self._smoothness(objective, facts)  # refuses a wrong number of numbers
+        self._smoothness(objective, facts)  # refuses a sequence of the wrong length
         self._limits(facts)
         return Plan(
             (
@@ -112,13 +119,16 @@ class GreedyCoordinateDescent(Solver):
 
     def printed(self, objective: Objective, facts: Facts, budget: Budget) -> Printed:
         if self.rule != "GS-s":
-            raise Unsupported("the printed greedy noise is offered with rule='GS-s', for which its cost is certified.")
+            raise Unsupported("calibration='paper' of solver 'greedy' is certified for rule='GS-s' only: choose that.")
         if objective.penalty.name == BoxPenalty.name:
-            raise Unsupported("the printed greedy noise is not offered with a box: scores that it cuts off tie.")
+            raise Unsupported(
+                "calibration='paper' of solver 'greedy' takes no box, because scores cut off at the box tie: use "
+                "another penalty."
+            )
         if isinstance(self.limit, tuple) or isinstance(self.smoothness, tuple):
             raise Unsupported(
-                "the printed greedy noise is offered with one limit and one smoothness for all columns, for which its "
-                "cost is certified."
+                "calibration='paper' of solver 'greedy' is certified for one limit and one smoothness for all columns "
+                "only: give one number each."
             )
         share = float(self.n_steps)  # share = count: the multiplier of both groups is the scale itself
         plan = Plan(
@@ -130,7 +140,7 @@ class GreedyCoordinateDescent(Solver):
         scale = 1.0 / greedy_epsilon(self.n_steps, budget, self.printed_form)
         return Printed(
             CalibratedPlan(plan, scale, budget),
-            "the DP-GCD paper's calibration counts each greedy choice at half of what it can cost",
+            "the DP-GCD paper's calibration charges each greedy choice half of what it can cost",
         )
 
     def solve(
@@ -158,7 +168,7 @@ class GreedyCoordinateDescent(Solver):
             self.rule,
             PerColumn(limits) if isinstance(limits, np.ndarray) else limits,
         )
-        # the race is kept from step to step on sparse designs; its numbers are public and the same for the whole run
+        # on sparse designs the race is kept from step to step; its parameters are public and the same for the whole run
         if self.incremental:
             query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
         entries: dict[int, float] = {}
@@ -173,7 +183,7 @@ class GreedyCoordinateDescent(Solver):
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
 
     def _limits(self, facts: Facts) -> FloatArray | float | None:
-        """C_j of every column, or what is the same for all."""
+        """C_j of every column, or one number for all, or None for the largest possible."""
         return one_per_column("limit", self.limit, facts.d) if isinstance(self.limit, tuple) else self.limit
 
     @staticmethod
@@ -182,14 +192,15 @@ class GreedyCoordinateDescent(Solver):
         limit = float(limits[j]) if isinstance(limits, np.ndarray) else limits
         if j < facts.n_features:
             return limit
-        natural = loss.slope_bound * facts.intercept_height * (1.0 + 2.0**-50)  # its height is public and all the same
+        # the intercept's height is public and the same for everybody
+        natural = loss.slope_bound * facts.intercept_height * (1.0 + 2.0**-50)
         return natural if limit is None else min(limit, natural)
 
     def _smoothness(self, objective: Objective, facts: Facts) -> FloatArray:
-        """M_j: two thirds of the largest where a range is all that is known.
+        """M_j; two thirds of the largest possible curvature where only a range is declared.
 
-        A step of 2/M_j overshoots to a point as bad as it came from, and the same coordinate would win for ever; steps
-        of 1.5/M_j settle for columns that fill their range, and are long enough for those that are spread over it.
+        A step of 2/M_j overshoots to a point as bad as the one before, and the same coordinate would be chosen forever.
+        Steps of 1.5/M_j converge for columns that fill their range, and are long enough for columns spread over it.
         """
         chosen = self.smoothness
         if chosen is None and facts.value_bound <= _RANGE_ONLY * facts.spread:
@@ -197,7 +208,7 @@ class GreedyCoordinateDescent(Solver):
         return coordinate_smoothness(objective, facts, chosen)
 
     def _solve_printed(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> Solution:
-        """The paper's own noise, for one M and one limit: Laplace inside the score, Laplace on the update."""
+        """Solve with the noise as published, for one M and one limit: Laplace inside the score and on the update."""
         assert not isinstance(self.smoothness, tuple)
         assert not isinstance(self.limit, tuple)
         facts, loss = holder.facts, objective.loss
@@ -209,8 +220,8 @@ class GreedyCoordinateDescent(Solver):
         for _ in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
             rule = GreedyScores(loss, weights, smoothness, penalty, objective.unpenalised, "GS-s", self.limit)
-            # The paper cuts scores off at zero. Ties then go to the lowest index, and "all are below the threshold"
-            # depends on all gradients at once, at a cost that grows with their number: the margin is kept whole.
+            # The paper cuts scores off at zero. Ties then go to the lowest index, and whether all scores are below the
+            # threshold depends on all gradients at once, at a cost that grows with their number. So scores stay uncut.
             choose = LaplaceInsideMax(calibrated.noise_multiplier(GreedyGradients.name), score=rule.scores_of)
             j = int(holder.release(GreedyGradients(loss, weights, self.limit), choose))
             coordinate = GradientCoordinateL1(loss, weights, self.limit, (j,))
@@ -228,7 +239,7 @@ class GreedyCoordinateDescent(Solver):
         smoothness: float,
         box: float,
     ) -> None:
-        """Take one proximal step along a coordinate, inside the box; a weight of zero is no entry."""
+        """Take one proximal step along a coordinate, inside the box; a weight of zero is not stored."""
         weight = entries.get(j, 0.0)
         if j in objective.unpenalised:
             moved = weight - self.step / smoothness * gradient

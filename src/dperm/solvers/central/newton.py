@@ -1,16 +1,16 @@
-"""Noisy second-order descent: one paid release of the curvature, then a few preconditioned steps.
+"""Noisy second-order descent: one release of the curvature, then a few preconditioned gradient steps.
 
     H = bend * released second moments / n, its eigenvalues floored at the size of its own noise,
     w <- w - step (H + strength I)^-1 (noisy mean gradient + penalty gradient).
 
-With exact Gaussian composition few long steps in the metric of the curvature waste less of the budget than many short
-ones (second-order methods under differential privacy: Ganesh, Haghifam, Steinke & Thakurta, 2023). The bend is a bound
-on the loss's second derivative, the same at all weights (Boehning & Lindsay 1988): the second derivative at any one
-point says nothing of losses that bend in few places, as the hinge does. For few columns against n times epsilon: the
-second moments cost d (d + 1) / 2 numbers.
+With exact Gaussian composition, few long preconditioned steps use the budget better than many short ones (second-order
+methods under differential privacy: Ganesh, Haghifam, Steinke & Thakurta, 2023). ``bend`` is a bound on the second
+derivative of the loss, the same at all weights (Boehning & Lindsay 1988); the second derivative at a single point is
+not informative for losses that are curved in few places, such as the hinge. The method suits few columns relative to n
+times epsilon, because the second moments are d (d + 1) / 2 numbers.
 
-**Guarantee.** Released to whoever sees the model or any step: one clipped second-moment sum and ``n_steps`` clipped
-gradient sums, all with Gaussian noise. Proof: ``newton.proof.md``.
+**Guarantee.** Released to everyone who sees the model or any step: one clipped second-moment sum and ``n_steps``
+clipped gradient sums, all with Gaussian noise. Proof: ``newton.proof.md``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.statistics import SecondMoment, unpack_symmetric
-from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.auto.recipes import recipe_for
+from dperm.solvers.option_checks import require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["Newton"]
 
+#: the released matrix then has two million entries; with more, its noise leaves too little of the curvature
 _MOST_COLUMNS = 2000
 
 
@@ -50,9 +51,10 @@ class Newton(Solver):
     curvature_share : float
         Share of the budget spent on the second moments.
     clip : float, optional
-        Bound on the L2 norm of one person's gradient, by default a quarter of the largest possible one.
+        Bound on the L2 norm of one person's gradient, by default a quarter of the largest possible norm.
     row_clip : float, optional
-        Rows are scaled down to this L2 norm in the second moments; by default the spread times the root of the columns.
+        Rows are scaled down to this L2 norm in the second moments; by default the spread times the square root of the
+        number of columns.
     step : float
         Public factor of the step.
     """
@@ -66,18 +68,19 @@ class Newton(Solver):
     name: ClassVar[str] = "newton"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        share(self, "curvature_share")
-        positive(self, "clip", "row_clip", "step")
+        require_whole(self, "n_steps")
+        require_share(self, "curvature_share")
+        require_positive(self, "clip", "row_clip", "step")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         self.require_no_constraint(objective)
         if not objective.penalty.smooth:
-            raise Unsupported("solver 'newton' is for smooth penalties (none or l2): choose another solver.")
+            raise Unsupported("solver 'newton' takes smooth penalties only (none or l2): choose another solver.")
         if facts.d > _MOST_COLUMNS:
             raise Unsupported(
-                f"newton releases the whole curvature, too much for {facts.d} columns (at most {_MOST_COLUMNS})."
+                f"solver 'newton' releases a whole curvature matrix and takes at most {_MOST_COLUMNS} columns, not "
+                f"{facts.d}: choose another solver."
             )
         return Plan(
             (
@@ -112,7 +115,7 @@ class Newton(Solver):
         return Solution(weights, self.n_steps)
 
     def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> FloatArray:
-        """Inverse of the released curvature, with directions that noise hides treated as flat as the noise."""
+        """Inverse of the released curvature, with eigenvalues below the noise level raised to that level."""
         facts, bend = holder.facts, recipe_for(objective.loss).bend
         query = SecondMoment(self.row_clip or facts.spread * math.sqrt(facts.d))
         mechanism = GaussianNoise(calibrated.noise_multiplier(SecondMoment.name))

@@ -1,11 +1,11 @@
-"""Peeling: choose a support once, privately, then fit on it.
+"""Peeling: choose the support once, privately, then fit on it.
 
-The ``n_selected`` largest gradients at w = 0 are chosen one after the other by Gumbel races (the same as keeping the
-largest of one set of noisy scores), then full-batch noisy proximal gradient steps run on the chosen coordinates and the
-unpenalised ones. Good on weakly correlated columns, poor on correlated ones, where the greedy solver looks again
-after every step.
+The ``n_selected`` largest gradients at w = 0 are chosen one after the other by Gumbel races (the same distribution as
+keeping the largest of one set of noisy scores). Then full-batch noisy proximal gradient steps run on the chosen and the
+unpenalised coordinates. This suits weakly correlated columns. With correlated columns the greedy solver is better,
+because it computes new scores after every step.
 
-**Guarantee.** Released to whoever sees the model or any step: the chosen coordinates in their order (one selection
+**Guarantee.** Released to everyone who sees the model or any step: the chosen coordinates in their order (one selection
 each) and ``n_steps`` clipped gradient sums on them with Gaussian noise. Proof: ``peel.proof.md``.
 """
 
@@ -26,9 +26,9 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientBlock
 from dperm.queries.greedy import GreedyScores
-from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import require_positive, require_share, require_whole
 
 __all__ = ["Peel"]
 
@@ -44,13 +44,13 @@ class Peel(Solver):
     n_steps : int
         Gradient steps on the support.
     selection_share : float
-        Share of the budget spent on choosing.
+        Share of the budget spent on choosing coordinates.
     limit : float, optional
-        Bound on one person's product slope times value in one coordinate, for choosing.
+        Bound on one person's slope times value in one coordinate, for choosing.
     clip : float, optional
-        Bound on the L2 norm of one person's gradient on the support; by default half of the largest possible one.
+        Bound on the L2 norm of one person's gradient on the support; by default half of the largest possible norm.
     step : float
-        Public factor of the step; the unit step allows for fully correlated columns.
+        Public factor of the step; the unit step is safe for fully correlated columns.
     box : float
         Public bound on a weight's contribution.
     """
@@ -66,9 +66,9 @@ class Peel(Solver):
     name: ClassVar[str] = "peel"
 
     def __post_init__(self) -> None:
-        whole(self, "n_selected", "n_steps")
-        share(self, "selection_share")
-        positive(self, "limit", "clip", "step", "box")
+        require_whole(self, "n_selected", "n_steps")
+        require_share(self, "selection_share")
+        require_positive(self, "limit", "clip", "step", "box")
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
@@ -114,12 +114,12 @@ class Peel(Solver):
     def _choose(
         self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan, n_selections: int
     ) -> list[int]:
-        """Coordinates of the largest scores at zero, one selection after the other, and the unpenalised ones."""
+        """Choose the largest scores at weights 0, one after the other; add the unpenalised coordinates."""
         facts = holder.facts
-        nothing = SparseWeights(facts.d, {}, self.box / facts.value_bound)
+        zero = SparseWeights(facts.d, {}, self.box / facts.value_bound)
         query = GreedyScores(
             objective.loss,
-            nothing,
+            zero,
             objective.loss.curvature_bound * facts.spread**2,
             replace(SeparablePenalty.of(objective.penalty), low=-math.inf, high=math.inf),
             objective.unpenalised,

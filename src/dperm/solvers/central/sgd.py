@@ -1,13 +1,13 @@
 """Stochastic gradient descent on Poisson batches (DP-SGD).
 
-At every step each person is taken into the batch with probability ``rate``, in secret and anew,
+At every step each person joins the batch with probability ``rate``, secretly and independently of other steps,
 
     w <- prox(w - step * (noisy sum of clipped gradients over the batch) / (rate n)),
 
 with heavy-ball momentum and averaging of the last iterates, both post-processing (Abadi et al. 2016, arXiv 1607.00133).
 
-**Guarantee.** Released to whoever sees the model or any step: ``n_steps`` noisy sums over batches; who was in a batch
-is not released. Proved for ``zero-out`` only. Proof: ``sgd.proof.md``.
+**Guarantee.** Released to everyone who sees the model or any step: ``n_steps`` noisy sums over batches; who was in a
+batch is not released. Proved for ``zero-out`` only. Proof: ``sgd.proof.md``.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.queries.sampled import SampledGradient
-from dperm.solvers._checks import fraction, positive, whole
 from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
 
 __all__ = ["StochasticGradientDescent"]
 
 
 def sampling_rate(rate: float | None, batch_size: float | None, n: int) -> float:
-    """Public sampling rate: as given, from the expected batch, or a twentieth (at least about 256 people)."""
+    """Return the public sampling rate: as given, or from the expected batch size, or 0.05 (at least 256 people)."""
     if rate is not None:
         return rate
     return min(1.0, (max(0.05 * n, 256.0) if batch_size is None else batch_size) / n)
 
 
-def planned(query: str, count: int, share: float, rate: float) -> PlannedRelease:
-    """Return planned releases over batches; where everyone is taken they are plain Gaussian ones."""
+def planned_batches(query: str, count: int, share: float, rate: float) -> PlannedRelease:
+    """Return the planned releases over batches; with rate 1 they are plain Gaussian releases."""
     if rate == 1.0:
         return PlannedRelease(query, "gaussian", count, share)
     return PlannedRelease(query, "poisson-gaussian", count, share, rate=rate)
 
 
 def default_step(objective: Objective, facts: Facts) -> float:
-    """1 / (curvature of rows a third as long as they may be), from public numbers."""
+    """Return 1 / (curvature of rows of a third of the row bound), from public numbers."""
     typical = facts.row_bound / 3.0  # rows of bounded columns are rarely near the largest possible norm
     return 1.0 / (objective.loss.curvature_bound * typical**2 + objective.penalty.strong_convexity)
 
@@ -60,17 +60,17 @@ class StochasticGradientDescent(Solver):
     n_steps : int
         Number of steps, public and fixed.
     rate : float, optional
-        Probability that a person is in a batch. By default 0.05, or what gives 256 people on average.
+        Probability that a person is in a batch. By default 0.05, or the rate that gives 256 people on average.
     batch_size : float, optional
         Expected number of people in a batch, instead of ``rate``.
     clip : float, optional
-        Bound on the L2 norm of one person's gradient; by default a quarter of the largest possible one.
+        Bound on the L2 norm of one person's gradient; by default a quarter of the largest possible norm.
     step : float, optional
-        Step length; by default 1 / (curvature of rows a third as long as they may be), from public numbers.
+        Step length; by default 1 / (curvature of rows of a third of the row bound), from public numbers.
     momentum : float
         Heavy-ball coefficient in [0, 1).
     averaging : float
-        Share of the last iterates that are averaged, in [0, 1); 0 returns the last one.
+        Fraction of the iterates, the last ones, that are averaged, in [0, 1); 0 returns the last iterate.
     """
 
     n_steps: int = 256
@@ -85,9 +85,9 @@ class StochasticGradientDescent(Solver):
     supported_neighbours: ClassVar[tuple[Neighbours, ...]] = (Neighbours.ZERO_OUT,)
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "rate", "batch_size", "clip", "step")
-        fraction(self, "momentum", "averaging")
+        require_whole(self, "n_steps")
+        require_positive(self, "rate", "batch_size", "clip", "step")
+        require_fraction(self, "momentum", "averaging")
         if self.rate is not None and self.batch_size is not None:
             raise InvalidInput("give rate or batch_size, not both.")
         if self.rate is not None:
@@ -96,7 +96,7 @@ class StochasticGradientDescent(Solver):
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         SampledGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
         rate = sampling_rate(self.rate, self.batch_size, facts.n)
-        return Plan((planned(SampledGradient.name, self.n_steps, 1.0, rate),))
+        return Plan((planned_batches(SampledGradient.name, self.n_steps, 1.0, rate),))
 
     def solve(
         self,
@@ -117,7 +117,7 @@ class StochasticGradientDescent(Solver):
         total, n_averaged = np.zeros_like(weights), max(1, round(self.averaging * self.n_steps))
         for t in range(self.n_steps):
             gradient = holder.release(SampledGradient(loss, weights, clip), mechanism) / (rate * facts.n)
-            # the heavy ball remembers whole moves, prox included: gradients alone would weaken the penalty
+            # momentum includes the proximal step: momentum of gradients alone would weaken the penalty
             pushed = weights + self.momentum * (weights - previous) - step * gradient
             previous, weights = weights, objective.prox(pushed, step)
             if t >= self.n_steps - n_averaged:

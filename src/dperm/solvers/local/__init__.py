@@ -1,6 +1,10 @@
-"""The local model: every person sends one index and one bit, once; nobody is trusted.
+"""Methods of the local model: every person sends one index and one bit, once, and no collector is trusted.
 
-A :class:`Task` says what is asked, a :class:`Sketch` which statistics; :class:`Counts` hold all that was answered.
+A :class:`Task` describes a collection, a :class:`Sketch` its statistics, and :class:`Counts` hold the answers. The
+other modules estimate models and queries from counts. Code here may import :mod:`dperm.privacy.local`, randomness and
+kernels. Private records enter through ``Task.reports`` and the published algorithms in ``bernstein_mechanisms``;
+everything else uses public numbers and counts. A new statistic is a subclass of :class:`Sketch` in its own file; a new
+way of collecting is a file here with its proof next to it.
 """
 
 from dperm.solvers.local.chebyshev import Chebyshev

@@ -9,17 +9,18 @@ from scipy.optimize import minimize
 from scipy.special import comb
 
 from dperm.errors import InvalidInput
-from dperm.solvers.local.sketch import FloatArray
+from dperm.types import FloatArray
 
 __all__ = ["BernsteinPolynomial", "Minimum", "basis", "iterated"]
 
-_MOST_CELLS = 40_000
+_MOST_CELLS = 40_000  # bounds time and memory
 
 
 def basis(x: FloatArray, k: int) -> FloatArray:
     """Return the k + 1 Bernstein polynomials of degree k at every point of ``x``."""
     v, x = np.arange(k + 1), np.asarray(x, np.float64)[:, None]
-    return comb(k, v) * x**v * (1.0 - x) ** (k - v)
+    values: FloatArray = comb(k, v) * x**v * (1.0 - x) ** (k - v)
+    return values
 
 
 def iterated(k: int, order: int) -> FloatArray:
@@ -83,11 +84,11 @@ class BernsteinPolynomial:
         return BernsteinPolynomial(k * np.diff(self.coefficients, axis=axis))
 
     def minimise(self, tolerance: float = 1e-4) -> Minimum:
-        """Find the global minimum over the cube: cells that cannot hold it are dropped, the others cut in three.
+        """Find the global minimum over the cube: cells that cannot contain it are dropped, the others cut in three.
 
-        A polynomial lies between its smallest and largest Bernstein coefficient, so that those of its second
-        derivatives bound how far it can fall below its tangent plane in a cell. Stops at a gap of ``tolerance`` or
-        when the cells are too many; the gap that is left is stated.
+        A polynomial lies between its smallest and largest Bernstein coefficient. Those of the second derivatives
+        therefore bound how far the polynomial can fall below its tangent plane in a cell. The search stops at a gap of
+        ``tolerance`` or when there are too many cells; the result states the remaining gap.
         """
         p = self.coefficients.ndim
         if p > 3:

@@ -1,6 +1,7 @@
 """The algorithms of Wang, Gaboardi and Xu (2018) for smooth losses of few parameters, with exact privacy.
 
-They are kept to compare the published methods on equal terms; the moment sketch needs far fewer people.
+They serve to compare the published methods on equal terms; the moment sketch needs far fewer people. Proof:
+``bernstein_mechanisms.proof.md``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dperm.privacy.local.public_noise_bit import PublicNoiseBit
 from dperm.privacy.mechanisms.lattice import Lattice
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.bernstein import BernsteinPolynomial, Minimum
-from dperm.solvers.local.sketch import FloatArray
+from dperm.types import FloatArray, IntArray
+from dperm.validation import is_number, is_whole
 
 __all__ = [
     "BernsteinMechanism",
@@ -46,15 +48,15 @@ def average(values: ArrayLike, bound: float, epsilon: float, source: RandomSourc
         raise InvalidInput("an average needs one value per person, and a positive finite bound and epsilon.")
     inside = np.fmin(np.fmax(checked, 0.0), bound) - bound / 2.0
     lattice = Lattice.design(bound, 1.0 / epsilon, 1, bound / 2.0, "laplace")
-    # two people at least: a vector, so that every entry goes the same way
+    # at least two entries, so that every entry takes the same code path
     noisy = lattice.release(np.append(inside, 0.0), source)[:-1]
     return float(noisy.mean()) + bound / 2.0
 
 
 def average_of_coordinates(values: ArrayLike, bound: float, epsilon: float, source: RandomSource) -> FloatArray:
-    """Mean of vectors in [0, bound]^p, one per person, who reports one bit of one coordinate drawn at random (Lemma 2).
+    """Mean of vectors in [0, bound]^p; each person reports one bit of one coordinate drawn at random (Lemma 2).
 
-    The number of the coordinate does not depend on the vector; the bit is epsilon-DP
+    The index of the coordinate does not depend on the vector; the bit is epsilon-DP
     (``privacy/local/one_bit.proof.md``).
     """
     checked = np.asarray(values, np.float64)
@@ -62,7 +64,7 @@ def average_of_coordinates(values: ArrayLike, bound: float, epsilon: float, sour
         raise InvalidInput("an average of coordinates needs one vector per person.")
     n, p = checked.shape
     bit = OneBit(epsilon)
-    drawn = _cells(n, p, source)
+    drawn = _draw_cells(n, p, source)
     reports = bit.report(checked[np.arange(n), drawn], source, 0.0, bound)
     asked = np.maximum(np.bincount(drawn, minlength=p), 1)
     return bit.decode(np.bincount(drawn, weights=reports, minlength=p) / asked, 0.0, bound)
@@ -70,7 +72,7 @@ def average_of_coordinates(values: ArrayLike, bound: float, epsilon: float, sour
 
 @dataclass(frozen=True)
 class BernsteinMechanism:
-    """Algorithm 2: everybody reports the loss at every node of a grid, with Laplace noise.
+    """Algorithm 2: every person reports the loss at every node of a grid, with Laplace noise.
 
     Guarantee
     ---------
@@ -95,8 +97,8 @@ class BernsteinMechanism:
     order: int = 2
 
     def __post_init__(self) -> None:
-        OneBit(self.epsilon)  # one range of epsilon for all of the local model
-        whole = all(_is_whole(number) for number in (self.n_parameters, self.k, self.order))
+        OneBit(self.epsilon)  # refuses an epsilon outside the range of the local model
+        whole = all(is_whole(number) for number in (self.n_parameters, self.k, self.order))
         if not whole or not 1 <= self.n_parameters <= 3 or self.k < 1 or self.order < 1:
             raise InvalidInput(
                 "a Bernstein mechanism needs 1 to 3 parameters, and k and order of 1 or more, all whole numbers."
@@ -112,7 +114,7 @@ class BernsteinMechanism:
     def values(self, loss: RowLoss, records: Any, source: RandomSource) -> FloatArray:
         """Return the estimated mean loss at every node."""
         nodes, n = self.nodes, len(records)
-        share = self.epsilon / len(nodes) * (1.0 - 2.0**-40)  # the shares must not add up to more by rounding
+        share = self.epsilon / len(nodes) * (1.0 - 2.0**-40)  # rounding must not make the shares exceed epsilon
         return np.array(
             [average(loss(np.broadcast_to(node, (n, len(node))), records), 1.0, share, source) for node in nodes]
         )
@@ -126,7 +128,7 @@ class BernsteinMechanism:
 
 @dataclass(frozen=True)
 class OneBitBernsteinMechanism(BernsteinMechanism):
-    """Algorithm 3, repaired: everybody reports one bit about the loss at one node, against public noise.
+    """Algorithm 3, repaired: every person reports one bit about the loss at one node, using public noise.
 
     Guarantee
     ---------
@@ -143,7 +145,7 @@ class OneBitBernsteinMechanism(BernsteinMechanism):
 
     def values(self, loss: RowLoss, records: Any, source: RandomSource) -> FloatArray:
         nodes, n, mechanism = self.nodes, len(records), PublicNoiseBit(self.epsilon, self.repair)
-        drawn = _cells(n, len(nodes), source)
+        drawn = _draw_cells(n, len(nodes), source)
         y = mechanism.public_noise(n, source)
         decoded = mechanism.decode(mechanism.report(loss(nodes[drawn], records), y, source), y)
         asked = np.maximum(np.bincount(drawn, minlength=len(nodes)), 1)
@@ -153,33 +155,33 @@ class OneBitBernsteinMechanism(BernsteinMechanism):
 def people_needed(
     error: float, n_parameters: int, order: int, epsilon: float, failure: float = 0.05, smoothness: float = 1.0
 ) -> float:
-    """Number of people that Theorem 3 asks for, for an excess of ``error``, without the constants it hides.
+    """Number of people that Theorem 3 requires for an excess of ``error``, up to hidden constants.
 
     >>> f"{people_needed(0.1, 2, 4, 1.0):.1g}"
     '4e+09'
     """
     p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
-    if not _is_number(error) or not 0.0 < error < math.inf:
+    if not is_number(error) or not 0.0 < error < math.inf:
         raise InvalidInput(f"the error aimed at must be a positive finite number, not {error!r}.")
     size = math.log(1.0 / failure) * smoothness ** (2.0 * p / h) * p ** (p / h) * 4.0 ** ((h + 1) * p)
     least = math.log(1.0 / failure) * 4.0 ** (p * (h + 1)) / (epsilon * smoothness) ** 2
-    return max(least, size / epsilon**2 * error ** -(2.0 + 2.0 * p / h))
+    return float(max(least, size / epsilon**2 * error ** -(2.0 + 2.0 * p / h)))
 
 
 def grid_size(
     n: int, n_parameters: int, order: int, epsilon: float, failure: float = 0.05, smoothness: float = 1.0
 ) -> int:
-    """The k that Theorem 3 sets for ``n`` people, without the constant it hides; at least 1."""
+    """The k that Theorem 3 sets for ``n`` people, up to a hidden constant; at least 1."""
     p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
-    if not _is_number(n) or not n >= 1:
+    if not is_number(n) or not n >= 1:
         raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
     base = smoothness * math.sqrt(p * n) * epsilon / (2.0 ** ((h + 1) * p) * math.sqrt(math.log(1.0 / failure)))
-    return max(1, round(base ** (1.0 / (h + p))))
+    return max(1, round(float(base ** (1.0 / (h + p)))))
 
 
 def _checked_sizes(p: int, h: int, epsilon: float, failure: float, smoothness: float) -> tuple[int, int]:
-    known = _is_whole(p) and _is_whole(h) and all(_is_number(one) for one in (epsilon, failure, smoothness))
-    finite = known and max(epsilon, smoothness) < math.inf
+    numbers = is_whole(p) and is_whole(h) and all(is_number(one) for one in (epsilon, failure, smoothness))
+    finite = numbers and max(epsilon, smoothness) < math.inf
     if not finite or not (p >= 1 and h >= 1 and min(epsilon, smoothness) > 0.0 and 0.0 < failure < 1.0):
         raise InvalidInput(
             "the sample size of Theorem 3 needs whole numbers n_parameters and order of 1 or more, a positive finite "
@@ -188,14 +190,7 @@ def _checked_sizes(p: int, h: int, epsilon: float, failure: float, smoothness: f
     return p, h
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _cells(n: int, size: int, source: RandomSource) -> Any:
-    """Draw one of ``size`` cells for everybody; which one tells nothing about them."""
-    return ((source.words(n) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).astype(np.int64)
+def _draw_cells(n: int, size: int, source: RandomSource) -> IntArray:
+    """Draw one of ``size`` cells for every person, independently of their records."""
+    cells: IntArray = ((source.words(n) >> np.uint64(32)) * np.uint64(size) >> np.uint64(32)).astype(np.int64)
+    return cells

@@ -1,4 +1,4 @@
-"""Chebyshev: products of Chebyshev polynomials of a record, the basis of smooth queries."""
+"""Sketch of products of Chebyshev polynomials of a record, the statistics behind smooth queries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
-from dperm.solvers.local.sketch import FloatArray, Sketch
-from dperm.types import IntArray
+from dperm.solvers.local.sketch import Sketch
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["Chebyshev"]
 
@@ -36,7 +36,7 @@ class Chebyshev(Sketch):
     def __post_init__(self) -> None:
         whole = all(isinstance(r, int) and r >= 0 for degree in self.degrees for r in degree)
         if len({len(d) for d in self.degrees}) != 1 or not whole or any(not any(d) for d in self.degrees):
-            raise InvalidInput("degrees must be whole numbers >= 0, as many for every statistic and not all 0.")
+            raise InvalidInput("degrees must be whole numbers >= 0, equally many for every statistic and not all 0.")
         if self.shares is not None and len(self.shares) != len(self.degrees):
             raise InvalidInput(f"there are {len(self.shares)} shares for {len(self.degrees)} statistics.")
 

@@ -1,4 +1,4 @@
-"""Chebyshev coefficients of a smooth function of few numbers, and how far those that were asked for are from it."""
+"""Chebyshev coefficients of a smooth function of few numbers, and the error of keeping only low degrees."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import numpy as np
 from scipy import fft
 
 from dperm.errors import InvalidInput
-from dperm.solvers.local.sketch import FloatArray
+from dperm.types import FloatArray
 
 __all__ = ["MOST_DEGREES", "chebyshev_expansion"]
 
-#: degrees in a column that can be asked for: half of the nodes that a function is sampled at
+#: largest number of degrees per column: half of the nodes at which a function is sampled
 MOST_DEGREES = 32
 #: nodes per column, for one to three columns
 _NODES = (64, 64, 32)
-#: points per column at which what stands for a function is compared with it
+#: points per column at which an expansion is compared with its function
 _FINE = (4096, 192, 40)
-#: points off all grids at which it is compared as well
+#: further points, on no grid, at which they are compared
 _SCATTERED = 2048
-#: a function that its expansion misses by more than this share of its range is not smooth enough
+#: a function whose expansion is off by more than this share of the function's range is not smooth enough
 _ROUGH = 0.1
 
 
 def chebyshev_expansion(
     function: Callable[[FloatArray], Any], low: FloatArray, high: FloatArray, n_degrees: int, lipschitz: float | None
 ) -> tuple[FloatArray, float]:
-    """Return a function's coefficients of degrees below ``n_degrees`` in every column, and what they leave out.
+    """Return a function's coefficients of degrees below ``n_degrees`` in every column, and their error.
 
-    Without a Lipschitz constant the latter is an estimate: the sum of all other coefficients, plus the largest miss of
-    all coefficients together at points between the nodes, on a grid and off it. With one it is a bound on the largest
-    difference between the function and the returned coefficients anywhere: the largest on the grid, plus what both can
-    change up to the next point of it.
+    Without a Lipschitz constant the error is an estimate: the sum of all other coefficients, plus the largest error of
+    all coefficients together at points between the nodes, on a grid and off it. With a Lipschitz constant it is a bound
+    on the largest difference anywhere between the function and the returned expansion: the largest difference on the
+    grid, plus what both can change up to the next grid point.
     """
     d = low.size
     nodes, size = _NODES[d - 1], _FINE[d - 1]
@@ -41,7 +41,7 @@ def chebyshev_expansion(
     def called(points: FloatArray) -> FloatArray:
         values = np.asarray(function(low + (points + 1.0) / 2.0 * (high - low)), np.float64)
         if values.shape != (len(points),) or not np.isfinite(values).all():
-            raise InvalidInput("a query must give one finite number for every record inside the bounds.")
+            raise InvalidInput("a query must return one finite number for every record inside the bounds.")
         return values
 
     def on_grid(axis: FloatArray) -> FloatArray:
@@ -53,7 +53,7 @@ def chebyshev_expansion(
     for one in range(d):
         np.moveaxis(found, one, 0)[0] /= 2.0
     asked = found[tuple(slice(n_degrees) for _ in range(d))]
-    # the middles of even cells are no Chebyshev nodes: what hides between those is met
+    # the midpoints of equal cells are not Chebyshev nodes, so they show variation between the nodes
     axis = (2.0 * np.arange(size) + 1.0) / size - 1.0
     values = on_grid(axis)
     if lipschitz is not None:
@@ -66,7 +66,7 @@ def chebyshev_expansion(
             table = np.moveaxis(np.tensordot(basis, table, axes=(1, one)), 0, one)
         return float(np.abs(values - table).max())
 
-    # what is 0 on every grid is met at points on none
+    # points on no grid show functions that vanish on every grid
     points = _scattered(d)
     table = np.tensordot(np.polynomial.chebyshev.chebvander(points[:, 0], nodes - 1), found, axes=(1, 0))
     for one in range(1, d):
@@ -75,8 +75,8 @@ def chebyshev_expansion(
     between, spread = max(miss(found), elsewhere), float(np.ptp(values))
     if between > _ROUGH * spread + 1e-9 * float(np.abs(values).max()):
         raise InvalidInput(
-            f"this function varies too fast for smooth queries: an expansion at {nodes} nodes per column misses it by "
-            f"{between:.3g} where its values differ by {spread:.3g}."
+            f"this function varies too fast for smooth queries: an expansion at {nodes} nodes per column is off by "
+            f"{between:.3g}, and the function's values differ by {spread:.3g}."
         )
     if lipschitz is None:
         return asked, between + float(np.abs(found).sum() - np.abs(asked).sum())
@@ -88,13 +88,13 @@ def chebyshev_expansion(
 
 
 def _scattered(d: int) -> FloatArray:
-    """Points spread evenly over the cube: multiples of irrational numbers, up to whole ones."""
+    """Points spread evenly over the cube: multiples of irrational numbers, modulo 1."""
     steps = np.sqrt([2.0, 3.0, 5.0])[:d]
     return np.asarray(2.0 * np.mod(np.arange(1, _SCATTERED + 1)[:, None] * steps, 1.0) - 1.0)
 
 
 def _check_lipschitz(values: FloatArray, lipschitz: float, apart: FloatArray) -> None:
-    """Refuse a Lipschitz constant that neighbouring points, so far apart, contradict."""
+    """Refuse a Lipschitz constant that contradicts adjacent grid points, which are ``apart`` from each other."""
     rounding = 1e-9 * float(np.abs(values).max())
     for one, step in enumerate(apart):
         most = float(np.abs(np.diff(values, axis=one)).max())

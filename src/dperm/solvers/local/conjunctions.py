@@ -1,4 +1,4 @@
-"""Low-degree polynomials for "all of k bits are one", in the parity basis: little noise for a little bias."""
+"""Low-degree polynomials that approximate "all of k bits are 1" in the parity basis: less noise for a small bias."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from dperm.errors import InvalidInput
-from dperm.solvers.local.sketch import FloatArray
+from dperm.types import FloatArray
 
 __all__ = ["Conjunction", "best_conjunction", "conjunction", "krawtchouk"]
 
@@ -27,8 +27,8 @@ def krawtchouk(r: int, t: int, k: int) -> int:
 class Conjunction:
     """A polynomial g of the number t of zeros among k bits, with g(0) = 1 and \\|g(t)\\| <= ``bias`` for t = 1, ..., k.
 
-    ``weights[r]`` is the coefficient of every parity of r of the bits. Thaler, Ullman and Vadhan (2012) use it in
-    another basis.
+    ``weights[r]`` is the coefficient of every parity of r of the bits. Thaler, Ullman and Vadhan (2012) use the
+    polynomial in another basis. Proof: ``conjunctions.proof.md``.
     """
 
     k: int
@@ -41,19 +41,19 @@ class Conjunction:
         return len(self.weights) - 1
 
     def levels(self, n_bits: int) -> FloatArray:
-        """What the parities of each size contribute to the standard deviation: their best shares, up to a factor."""
+        """Contribution of the parities of each size to the standard deviation; the best shares are in proportion."""
         sizes = range(1, self.degree + 1)
         counts = [math.comb(self.k, r) * math.comb(n_bits, r) for r in sizes]
         return np.abs(self.weights[1:]) * np.sqrt(np.array(counts, np.float64))
 
     def deviation(self, n_bits: int, n: int, gain: float) -> float:
-        """Standard deviation of one marginal of ``n`` people, at the best shares."""
+        """Standard deviation of one marginal of ``n`` people with the best shares."""
         return gain * float(self.levels(n_bits).sum()) / math.sqrt(n)
 
 
 @lru_cache(maxsize=256)
 def conjunction(k: int, degree: int) -> Conjunction:
-    """Return the polynomial of this degree; of degree k it is exact."""
+    """Return the polynomial of this degree; degree k is exact."""
     if not 1 <= degree <= k:
         raise InvalidInput(f"degree must be between 1 and k = {k}, not {degree!r}.")
     if degree == k:
@@ -72,6 +72,6 @@ def conjunction(k: int, degree: int) -> Conjunction:
 def best_conjunction(k: int, n_bits: int, n: int, gain: float) -> Conjunction:
     """Return the polynomial with the smallest bound on the mean squared error for ``n`` people."""
     candidates = [conjunction(k, degree) for degree in range(1, k + 1)]
-    # more statistics than a task can hold are no choice
+    # leave out degrees with more statistics than a task can have
     possible = [c for c in candidates if sum(math.comb(n_bits, r) for r in range(1, c.degree + 1)) <= 1 << 24]
     return min(possible, key=lambda c: c.bias**2 + c.deviation(n_bits, n, gain) ** 2)

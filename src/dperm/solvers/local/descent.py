@@ -1,7 +1,8 @@
-"""Interactive descent: people in disjoint groups, asked one group after another, each for one bit of a gradient.
+"""Gradient descent in rounds: disjoint groups of people are asked one after another, each person for one bit.
 
-Unlike the moments of a one-shot collection, whose number grows with the square of the features, only as many statistics
-are needed as there are weights, and no polynomial stands for the loss. Proof: ``descent.proof.md``.
+A person reports on one entry of the gradient at the current weights. There are as many statistics as weights, whereas
+the moments of a one-shot collection grow with the square of the number of features, and no polynomial replaces the
+loss. Proof: ``descent.proof.md``.
 """
 
 from __future__ import annotations
@@ -24,24 +25,25 @@ from dperm.privacy.local.one_bit import OneBit, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.linear_models import LinearTask
-from dperm.solvers.local.quadratic import clear_bar, clearly_kept
-from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.solvers.local.quadratic import kept_fraction, significance_threshold
+from dperm.solvers.local.sketch import Sketch
 from dperm.solvers.local.surrogates import logistic_curvature, margins, typical_length
 from dperm.solvers.local.task import Counts, Task
-from dperm.types import IntArray
+from dperm.types import FloatArray, IntArray
+from dperm.validation import non_negative, positive, whole
 
-__all__ = ["DescentState", "GradientCoordinates", "LocalDescent"]
+__all__ = ["DescentState", "GradientCoordinates", "LocalDescent", "mean_weight_variances"]
 
 LOSSES = ("logistic", "squared")
 MOST_ROUNDS = 10_000
 
-#: steps are this long over curvature and round: above 1 for the sake of curvatures below their public guess
+#: factor of the step length; above 1 to allow for curvatures below their public guess
 _STEP = 1.5
-#: curvatures may be this share of their public guess before more noise than stated is taken for weights
+#: the significance threshold holds for curvatures down to this share of their public guess
 _FLATTEST = 0.8
-#: residuals beyond it, of predictions outside the target's range, count as this much
+#: residuals are clipped here; only predictions outside the target's range exceed it
 _RESIDUAL = 2.0
-#: sizes of a feature, relative to its reach, between which the largest gradient is bounded piece by piece
+#: grid of feature magnitudes, relative to the reach; the largest gradient is bounded on each interval of the grid
 _SIZES = np.linspace(0.0, 1.0, 513)
 
 
@@ -95,23 +97,23 @@ class GradientCoordinates(Sketch):
 
     @property
     def weights(self) -> FloatArray:
-        # the noise of an entry is in proportion to its range: these shares have the least mean square
+        # the noise of an entry is proportional to its range: these shares minimise the mean squared error
         return self.high - self.low
 
     @cached_property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
-        """Bounds on every entry over all records in the ball: what a feature of size r can do, r up to its reach."""
+        """Bounds on every entry over all records in the ball: the largest over feature magnitudes r up to the reach."""
         r = _SIZES * self._reach[:, None]
-        # the other features have what is left of the unit length, and point where they do most
+        # the other features have the rest of the unit length; the worst case is that they point along their weights
         rest = np.sqrt(np.maximum(self._w @ self._w - self._w**2, 0.0))[:, None] * np.sqrt(1.0 - r[:, :-1] ** 2)
         along, most = self._w[:, None] * r, r[:, 1:]
         up, down = (np.maximum(sign * along[:, :-1], sign * along[:, 1:]) for sign in (1.0, -1.0))
-        # a feature of either sign moves its own score by w r to one side: towards high entries or away from low ones
+        # a feature of magnitude r moves the score by w r, up or down depending on its sign
         low, high = (self._largest_slope(rest + own) for own in (down, up))
         return -(most * low).max(axis=1), (most * high).max(axis=1)
 
     def _largest_slope(self, score: FloatArray) -> FloatArray:
-        """Largest slope of the loss, in the direction of the score, at scores up to this one."""
+        """Largest slope of the loss at scores up to this one."""
         return expit(score) if self.loss == "logistic" else np.clip(1.0 + score, 0.0, _RESIDUAL)
 
     @property
@@ -129,17 +131,20 @@ class GradientCoordinates(Sketch):
         inside = np.clip(x / np.maximum(length, 1.0), -self._reach, self._reach)
         own = inside[np.arange(len(inside)), index]
         score = (inside * self._w).sum(axis=1)
+        values: FloatArray
         if self.loss == "squared":
-            return own * np.clip(score - np.clip(records[:, -1], -1.0, 1.0), -_RESIDUAL, _RESIDUAL)
-        return -own * expit(-score)
+            values = own * np.clip(score - np.clip(records[:, -1], -1.0, 1.0), -_RESIDUAL, _RESIDUAL)
+        else:
+            values = -own * expit(-score)
+        return values
 
 
 @dataclass(frozen=True)
 class DescentState:
-    """Where a descent stands: public, a function of what earlier groups reported.
+    """State of a descent between rounds; public, a function of the reports of earlier groups.
 
-    ``variances`` are those of every round's gradient, entry by entry; ``descent`` is the digest; ``secure`` is False if
-    a seeded source made some of the reports.
+    ``variances`` holds the variances of every round's gradient, entry by entry; ``descent`` is the digest; ``secure``
+    is False if a seeded source made some of the reports.
     """
 
     round: int
@@ -159,8 +164,8 @@ class LocalDescent:
     Guarantee
     ---------
     Released, to everyone: the weights after every round, and one index and one bit (or level) per person. A person
-    takes part in one round only, chosen without looking at the record; the report is epsilon-DP for the person
-    (``privacy/local/one_bit.proof.md``), whatever earlier groups answered.
+    takes part in one round only, chosen without looking at the record. The report is epsilon-DP for the person
+    (``privacy/local/one_bit.proof.md``), whatever earlier groups answered. Proof: ``descent.proof.md``.
 
     Parameters
     ----------
@@ -173,21 +178,21 @@ class LocalDescent:
     radius : float
         Bound on the length of the weights.
     curvatures : tuple of float
-        A public guess of the objective's curvature along every weight: steps are in proportion to its inverse.
+        A public guess of the curvature of the objective along every weight; steps are proportional to its inverse.
     n_rounds : int
         Number of groups.
     penalty : float
-        Adds penalty / 2 times the squared weights to the objective; known to the server, it needs no reports.
+        Adds penalty / 2 times the squared weights to the objective; it is public and needs no reports.
     intercept : bool
         Whether the last weight is an intercept, which is not penalised.
     name : str
-        Name of the tasks, together with the number of their round.
+        Name of the tasks; the number of the round is added.
     n_levels : int
         2 for one bit per person, or 3 to 16 levels.
     inputs : dict, optional
-        How a record comes from what a person knows; part of every task.
+        How a record is computed from a person's data; part of every task.
     version, window :
-        Those of every task.
+        As in every task.
     """
 
     loss: str
@@ -205,30 +210,29 @@ class LocalDescent:
     window: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.radius < math.inf:
-            raise InvalidInput(f"radius must be a positive finite number, not {self.radius!r}.")
+        positive("radius", self.radius)
         if len(self.curvatures) != len(self.reach) or not all(0.0 < h < math.inf for h in self.curvatures):
             raise InvalidInput("curvatures must be positive finite numbers, one per weight.")
-        if not 0.0 <= self.penalty < math.inf:
-            raise InvalidInput(f"penalty must be a finite number >= 0, not {self.penalty!r}.")
-        whole = isinstance(self.n_rounds, int | np.integer) and not isinstance(self.n_rounds, bool)
-        if not whole or not 1 <= self.n_rounds <= MOST_ROUNDS:
-            raise InvalidInput(f"n_rounds must be a whole number from 1 to {MOST_ROUNDS}, not {self.n_rounds!r}.")
-        object.__setattr__(self, "n_rounds", int(self.n_rounds))
-        nothing = (0.0,) * len(self.reach)
-        first = self.task(DescentState(0, nothing, nothing))  # refuses what a task refuses, before anybody is asked
-        # the digest is of plain numbers: epsilon 1 and 1.0 are one descent
+        non_negative("penalty", self.penalty)
+        object.__setattr__(self, "n_rounds", whole("n_rounds", self.n_rounds, most=MOST_ROUNDS))
+        zero = (0.0,) * len(self.reach)
+        first = self.task(DescentState(0, zero, zero))  # refuses a bad task before anybody is asked
+        # plain numbers, so that epsilon 1 and 1.0 have the same digest
         object.__setattr__(self, "epsilon", first.epsilon)
         object.__setattr__(self, "version", first.version)
 
     @classmethod
-    def of(cls, linear: LinearTask, energies: FloatArray, n_rounds: int, penalty: float = 0.0) -> LocalDescent:
-        """Return a descent on the loss of a one-shot task, if the squares of features are ``energies`` on average."""
+    def from_linear_task(
+        cls, linear: LinearTask, mean_squares: FloatArray, n_rounds: int, penalty: float = 0.0
+    ) -> LocalDescent:
+        """Return a descent on the loss of a one-shot task; ``mean_squares`` are public guesses, one per feature."""
         if linear.n_outputs > 1:
-            raise Unsupported("a descent knows one output: two classes or a regression; use solver='moments' for more.")
+            raise Unsupported(
+                "solver='sgd' takes two classes or a regression: use solver='moments' for more than two classes."
+            )
         curvature = 1.0
         if linear.loss == "logistic":
-            length = linear.typical_length * math.sqrt(float(energies.sum()))
+            length = linear.typical_length * math.sqrt(float(mean_squares.sum()))
             curvature = logistic_curvature(margins(linear.dimension, length))
         penalties = np.full(linear.dimension, penalty)
         if linear.intercept:
@@ -238,7 +242,7 @@ class LocalDescent:
             linear.epsilon,
             linear.reach,
             linear.radius,
-            tuple((curvature * energies + penalties).tolist()),
+            tuple((curvature * mean_squares + penalties).tolist()),
             n_rounds,
             penalty,
             linear.intercept,
@@ -251,12 +255,12 @@ class LocalDescent:
 
     def start(self) -> DescentState:
         """Return the state before anybody was asked."""
-        nothing = (0.0,) * len(self.reach)
-        return DescentState(0, nothing, nothing, descent=self.digest)
+        zero = (0.0,) * len(self.reach)
+        return DescentState(0, zero, zero, descent=self.digest)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything public that decides the rounds; names the descent in its states and in a ledger."""
+        """SHA-256 of all public settings of the rounds; it identifies the descent in states and in a ledger."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -266,13 +270,13 @@ class LocalDescent:
         return self.task(self.start()).bit
 
     def task(self, state: DescentState) -> Task:
-        """Return what the next group is asked."""
+        """Return the task of the next group."""
         sketch = GradientCoordinates(state.weights, self.reach, self.loss)
         name = f"{self.name}, round {state.round + 1} of {self.n_rounds}"
         return Task(name, self.epsilon, sketch, self.version, self.inputs, self.n_levels, self.window)
 
-    def after(self, state: DescentState, counts: Counts) -> DescentState:
-        """Return the state after a group's reports were counted."""
+    def next_state(self, state: DescentState, counts: Counts) -> DescentState:
+        """Return the state after the reports of a group were counted."""
         if state.round >= self.n_rounds:
             raise InvalidInput(f"all {self.n_rounds} rounds of this descent are over.")
         task = self.task(state)
@@ -285,12 +289,12 @@ class LocalDescent:
         direction = (np.where(answered, gradient, 0.0) + penalised) / height
         delay = state.delay
         if state.round == 0 and answered.any():
-            # noise alone must not throw the weights out of the ball
+            # a smaller first step, so that noise alone does not move the weights out of the ball
             noise = math.sqrt(float((variance / height**2)[answered].sum()))
             delay = max(1.0, 2.0 * noise / self.radius)
         weights = weights - _STEP / (state.round + delay) * direction
         weights *= min(1.0, self.radius / max(float(np.linalg.norm(weights)), 1e-300))
-        # later weights count more, in proportion to their round
+        # the average weights each round by its number
         total = np.asarray(state.total) + (state.round + 1) * weights
         return DescentState(
             state.round + 1,
@@ -304,63 +308,66 @@ class LocalDescent:
         )
 
     def estimate(self, state: DescentState) -> FloatArray:
-        """Return the mean of all weights so far, later ones counting more."""
+        """Return the mean of all weights so far, each weighted by the number of its round."""
         return np.asarray(state.total) / max(1, state.round * (state.round + 1) // 2)
 
     def shrunk(self, state: DescentState) -> tuple[FloatArray, float]:
-        """Return the mean weights shrunk by the known noise of all rounds, and what that left of them, from 0 to 1."""
+        """Return the mean weights, shrunk by the known noise of all rounds, and the fraction that was kept (0 to 1)."""
         weights, height = self.estimate(state), np.asarray(self.curvatures)
-        noise, null = (_spread(state.variances, state.delay, share) / height for share in (1.0, _FLATTEST))
-        kept = clearly_kept(float(height @ weights**2), float(noise.sum()), null)
+        noise, null = (
+            mean_weight_variances(state.variances, state.delay, share) / height for share in (1.0, _FLATTEST)
+        )
+        kept = kept_fraction(float(height @ weights**2), float(noise.sum()), null)
         return kept * weights, kept
 
     def run(self, records: ArrayLike, source: RandomSource) -> DescentState:
-        """Simulate the whole descent with one person per record, everybody in one group drawn at random."""
+        """Simulate the whole descent with one person per record, each in one group drawn at random."""
         state = self.start()
         checked = self.task(state).sketch.records(records)
         group = uniform32(len(checked), source).astype(np.uint64) * np.uint64(self.n_rounds) >> np.uint64(32)
         order = np.argsort(group, kind="stable")
         ends = np.searchsorted(group[order], np.arange(self.n_rounds + 1, dtype=np.uint64))
         for first, last in pairwise(ends):
-            state = self.after(state, self.task(state).collect(checked[order[first:last]], source))
+            state = self.next_state(state, self.task(state).collect(checked[order[first:last]], source))
         return state
 
     def forecast(self, n: int) -> LocalForecast:
-        """Say what ``n`` people can be expected to achieve, before anybody is asked."""
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
+        """Forecast the excess loss of a fit with ``n`` people, before anybody is asked."""
+        n = whole("n", n)
         length = typical_length(self.loss, self.radius, self.reach, self.intercept)
         typical = GradientCoordinates((length / math.sqrt(len(self.reach)),) * len(self.reach), self.reach, self.loss)
         gain = self.bit.gain
         width, height = typical.high - typical.low, np.asarray(self.curvatures)
         # an entry is drawn in proportion to its width
         noise = width * width.sum() * (gain / 2.0) ** 2 / height
-        # what the steps and the mean of the weights make of the noise of so many rounds
-        alike = ((1.0,),) * self.n_rounds
-        rounds, flat = (float(_spread(alike, 1.0, share)[0]) * self.n_rounds for share in (1.0, _FLATTEST))
+        # variance of the mean weights relative to one gradient over all people, for rounds of equal noise
+        equal = ((1.0,),) * self.n_rounds
+        rounds, flat = (
+            float(mean_weight_variances(equal, 1.0, share)[0]) * self.n_rounds for share in (1.0, _FLATTEST)
+        )
         columns = len(self.reach) - self.intercept
         curvature = float(height[:columns].mean())
-        assumes = (
-            f"the objective's curvature is {curvature:.3g} along the weight of a column",
-            f"the best weights have length {length:.3g}, evenly over {columns} columns",
+        assumptions = (
+            f"the objective has a curvature of {curvature:.3g} along the weight of a column",
+            f"the best weights have length {length:.3g}, spread evenly over {columns} columns",
         )
         return LocalForecast(
-            n=int(n),
+            n=n,
             noise=rounds * float(noise.sum()) / (2.0 * n),
             bias=0.0,
             null_excess=curvature * length**2 / 2.0,
             degree=None,
-            assumes=assumes,
-            clear=flat / rounds * clear_bar(noise) / float(noise.sum()),
-            along=float(noise[:columns].mean() / noise.sum()),
+            assumptions=assumptions,
+            threshold_factor=flat / rounds * significance_threshold(noise) / float(noise.sum()),
+            share_along_weights=float(noise[:columns].mean() / noise.sum()),
             dimension=len(self.reach),
         )
 
 
-def _spread(variances: tuple[tuple[float, ...], ...], delay: float, share: float) -> FloatArray:
-    """Variances of the mean weights, times the squares of the guessed curvatures, from those of every round's gradient.
+def mean_weight_variances(variances: tuple[tuple[float, ...], ...], delay: float, share: float) -> FloatArray:
+    """Variances of the mean weights times the squared guessed curvatures, from those of every round's gradient.
 
-    ``share`` is the curvature relative to its guess: the flatter, the less a step undoes of earlier rounds' noise.
+    ``share`` is the true curvature relative to its guess: the smaller it is, the less a step reduces earlier noise.
     """
     own = both = total = np.zeros(len(variances[0]) if variances else 1)
     for number, noise in enumerate(variances):

@@ -1,4 +1,7 @@
-"""Tasks whose moments carry the squared or the logistic loss of a linear model, and what they can achieve."""
+"""Collections of moments that estimate the squared or logistic loss of a linear model, and their forecasts.
+
+Proofs: ``task.proof.md`` for a report, ``quadratic.proof.md`` for estimates, intervals and forecasts.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,8 @@ from scipy.special import gammaln
 from dperm.errors import InvalidInput
 from dperm.solvers.local.forecasts import LocalForecast
 from dperm.solvers.local.moments import Moments
-from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic, clear_bar
+from dperm.solvers.local.quadratic import Estimate, NoisyQuadratic, significance_threshold
 from dperm.solvers.local.quartic import NoisyQuartic
-from dperm.solvers.local.sketch import FloatArray
 from dperm.solvers.local.surrogates import (
     TYPICAL,
     logistic_curvature,
@@ -27,25 +29,32 @@ from dperm.solvers.local.surrogates import (
     typical_length,
 )
 from dperm.solvers.local.task import Counts, Task
+from dperm.types import FloatArray
+from dperm.validation import positive, whole
 
 __all__ = ["LinearTask"]
 
 LOSSES = ("logistic", "squared")
 
-#: lengths of the weights, relative to the radius, over which a bias is averaged
+#: lengths of the weights, relative to the radius, over which the bias is averaged
 _LENGTHS = (0.125, 0.375, 0.625, 0.875)
-#: answers that every statistic needs before its mean counts as normal and its variance as known
+#: answers that every statistic needs before its mean is treated as normal and its variance as known
 _FOR_INTERVALS = 100
 
 
 @dataclass(frozen=True)
 class LinearTask:
-    """A collection for one linear model, or for one per class against the rest, with weights in a ball.
+    """A collection for one linear model, or for one model per class (one-versus-rest), with weights in a ball.
 
     A record is the features x in the unit ball, then the targets in [-1, 1]: y (squared loss), or for every class 1
     for its members and -1 for others (logistic loss, three classes or more). For two classes a record is y x alone.
-    The objective is the mean of (y - w.x)^2 / 2, or of c_2 (w.x)^2 + c_4 (w.x)^4 - y w.x / 2, a polynomial in place of
-    ln(1 + exp(-y w.x)) on margins up to ``margin``. All classes share the even moments.
+    The objective is the mean of (y - w.x)^2 / 2, or of c_2 (w.x)^2 + c_4 (w.x)^4 - y w.x / 2, a polynomial that
+    replaces ln(1 + exp(-y w.x)) on margins up to ``margin``. All classes share the even moments.
+
+    Guarantee
+    ---------
+    That of its :class:`~dperm.solvers.local.Task`: one index and one bit per person, epsilon-DP, released to everyone.
+    Everything else is computed from counts (``task.proof.md``).
 
     Parameters
     ----------
@@ -58,7 +67,7 @@ class LinearTask:
     radius : float
         Bound on the length of the weights.
     margin : float
-        Largest margin that the surrogate of the logistic loss is made for.
+        Largest margin for which the surrogate of the logistic loss is fitted.
     intercept : bool
         Whether the last feature is the public constant ``reach[-1]``.
     name : str
@@ -66,13 +75,13 @@ class LinearTask:
     degree : {2, 4}
         Degree of the surrogate of the logistic loss.
     n_outputs : int
-        Number of weight vectors: 1, or that of the classes.
+        Number of weight vectors: 1, or the number of classes.
     inputs : dict, optional
-        How a record comes from what a person knows; part of the task.
+        How a record is computed from a person's data; part of the task.
     n_levels : int
-        2 for one-bit reports, up to 16 for reports of one of so many levels.
+        2 for one-bit reports, up to 16 for reports of one of that many levels.
     version, window :
-        Those of the task.
+        As in the task.
     """
 
     loss: str
@@ -93,10 +102,9 @@ class LinearTask:
         if self.loss not in LOSSES:
             raise InvalidInput(f"loss must be one of {', '.join(LOSSES)}, not {self.loss!r}.")
         for what in ("radius", "margin"):
-            if not 0.0 < getattr(self, what) < math.inf:
-                raise InvalidInput(f"{what} must be a positive finite number, not {getattr(self, what)!r}.")
+            positive(what, getattr(self, what))
         if self.loss == "squared" and (self.degree, self.n_outputs) != (2, 1):
-            raise InvalidInput("the squared loss is of degree 2 and has one target.")
+            raise InvalidInput("the squared loss has degree 2 and one target: leave degree and n_outputs out.")
 
     @property
     def dimension(self) -> int:
@@ -110,7 +118,7 @@ class LinearTask:
 
     @property
     def typical_length(self) -> float:
-        """Length of the best weights that plans take for granted."""
+        """Assumed length of the best weights."""
         return typical_length(self.loss, self.radius, self.reach, self.intercept)
 
     @cached_property
@@ -124,7 +132,7 @@ class LinearTask:
 
     @cached_property
     def _products(self) -> list[tuple[int, ...]]:
-        """Products of features that are asked for: powers of the intercept are public."""
+        """Products of features that are estimated; powers of the intercept are public and left out."""
         last = self.dimension - 1
         return [
             product
@@ -150,13 +158,13 @@ class LinearTask:
             d,
             self.reach + (1.0,) * self.n_targets,
         )
-        # what a person's noise does to the gradient at long weights, the best shares for its mean square there: the
-        # curvature, which intervals need, is then not neglected
+        # shares that minimise the mean squared error of the gradient at long weights, so that the curvature, which
+        # intervals need, gets enough reports
         effects = np.sqrt(self._effects(plain.high - plain.low, TYPICAL * self.radius))
         return Moments(plain.exponents, tuple((effects / effects.sum()).tolist()), d, plain.reach)
 
     def _effects(self, width: FloatArray, length: float) -> FloatArray:
-        """Expected square of all gradients' errors, at weights of this length, from an error of one width each."""
+        """Expected squared error of all gradients at weights of this length, if each statistic is off by its width."""
         even = [
             self.n_outputs * (self.coefficients[len(product) // 2 - 1]) ** 2 * _moved(product, self.dimension, length)
             for product in self._products
@@ -165,16 +173,16 @@ class LinearTask:
 
     @cached_property
     def task(self) -> Task:
-        """What people are asked."""
+        """The task that people answer."""
         return Task(
             self.name, self.epsilon, self.sketch, self.version, self.inputs, n_levels=self.n_levels, window=self.window
         )
 
     # ---------------------------------------------------------------------------------- from counts
     def objectives(self, counts: Counts, penalty: float = 0.0) -> tuple[NoisyQuadratic | NoisyQuartic, ...]:
-        """Return every output's objective as far as the counts tell, plus ``penalty`` / 2 times the squared weights."""
+        """Return the estimated objective of every output, plus ``penalty`` / 2 times the squared weights."""
         means, variances = self.task.means(counts)
-        # nobody answered: all that is known is the range
+        # where nobody answered, the range bounds the variance
         variances = np.minimum(variances, ((self.sketch.high - self.sketch.low) * self.task.bit.gain) ** 2)
         d, first = self.dimension, self._n_first
         n_pairs = sum(len(product) == 2 for product in self._products)
@@ -211,46 +219,47 @@ class LinearTask:
         found = tuple(one.minimise(self.radius) for one in self.objectives(counts, penalty))
         if counts.n.min() >= _FOR_INTERVALS:
             return found
-        reason = f"a statistic has fewer than {_FOR_INTERVALS} answers, too few for an interval: more people are needed"
+        reason = f"some statistics have fewer than {_FOR_INTERVALS} answers, too few for intervals: ask more people"
         return tuple(replace(one, covariance=None, reason=one.reason or reason) for one in found)
 
     # ---------------------------------------------------------------------------------- before anybody is asked
-    def forecast(self, n: int, energies: FloatArray) -> LocalForecast:
-        """Say what ``n`` people can achieve if the squares of features are ``energies`` on average.
+    def forecast(self, n: int, mean_squares: FloatArray) -> LocalForecast:
+        """Forecast the excess loss of a fit with ``n`` people; ``mean_squares`` are public guesses, one per feature.
 
-        The best weights are taken to lie evenly on all features but the intercept, which tells nothing by itself.
+        The best weights are assumed to be spread evenly over all features but the intercept.
         """
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
-        sketch, columns = self.sketch, energies[: self.dimension - self.intercept]
+        n = whole("n", n)
+        sketch, columns = self.sketch, mean_squares[: self.dimension - self.intercept]
         width = (sketch.high - sketch.low) * self.task.bit.gain / 2.0
         length = self.typical_length
         effects = self._effects(width, length) / np.asarray(sketch.shares)
         true = 1.0 if self.loss == "squared" else logistic_curvature(_margins(columns, length))
-        # a parabola steeper than the loss moves its minimiser less
+        # noise moves the minimiser of a parabola less if it is more curved than the loss
         own = 2.0 * self.coefficients[0] if self.degree == 2 else true
-        # without a signal only the slopes' noise matters, and the bar is made of it
-        null = effects[: self.dimension] / energies
-        noise = (effects[: self._n_first].reshape(-1, self.dimension).sum(axis=0) + self._by_entry(effects)) / energies
+        # without a signal only the noise of the slopes matters: it determines the significance threshold
+        null = effects[: self.dimension] / mean_squares
+        noise = (
+            effects[: self._n_first].reshape(-1, self.dimension).sum(axis=0) + self._by_entry(effects)
+        ) / mean_squares
         noise /= self.n_outputs
-        assumes = (
-            f"a scaled row's squares sum to {energies.sum():.3g} on average",
-            f"the best weights have length {length:.3g}, evenly over {len(columns)} columns",
+        assumptions = (
+            f"the squares of a scaled row sum to {mean_squares.sum():.3g} on average",
+            f"the best weights have length {length:.3g}, spread evenly over {len(columns)} columns",
         )
         return LocalForecast(
-            n=int(n),
+            n=n,
             noise=float(noise.sum()) * true / (2.0 * own**2 * n),
             bias=self._bias(columns),
             null_excess=true * float(columns.mean()) * length**2 / 2.0,
             degree=self.degree,
-            assumes=assumes,
-            clear=clear_bar(null) / float(noise.sum()),
-            along=float(noise[: len(columns)].mean() / noise.sum()),
+            assumptions=assumptions,
+            threshold_factor=significance_threshold(null) / float(noise.sum()),
+            share_along_weights=float(noise[: len(columns)].mean() / noise.sum()),
             dimension=self.dimension,
         )
 
     def _by_entry(self, effects: FloatArray) -> FloatArray:
-        """What the noise of products does to every entry of the gradient: as much to each of their features."""
+        """Squared error of every gradient entry from the noise of products, split evenly over their features."""
         out = np.zeros(self.dimension)
         for product, effect in zip(self._products, effects[self._n_first :], strict=True):
             np.add.at(out, list(product), effect / len(product))

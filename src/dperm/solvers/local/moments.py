@@ -1,4 +1,4 @@
-"""Moments: monomials of a record in the unit ball, which carry a polynomial loss of a linear model."""
+"""Sketch of monomials of a record in the unit ball, from which a polynomial loss of a linear model is estimated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
 from dperm.kernels.reports import monomials
-from dperm.solvers.local.sketch import FloatArray, Sketch
-from dperm.types import IntArray
+from dperm.solvers.local.sketch import Sketch
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["Moments"]
 
@@ -21,8 +21,8 @@ __all__ = ["Moments"]
 class Moments(Sketch):
     """Monomials a^m of a record a.
 
-    The person scales the first ``ball`` entries down to the unit ball and clips every entry to its reach. Privacy does
-    not rest on this, only on the bit's own clip; it defines what is estimated.
+    The person scales the first ``ball`` entries down to the unit ball and clips every entry to its reach. This defines
+    what is estimated; privacy rests on the clipping inside the bit alone.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Moments(Sketch):
         lengths = {len(m) for m in self.exponents}
         whole = all(isinstance(e, int) and e >= 0 for m in self.exponents for e in m)
         if len(lengths) != 1 or not whole or any(sum(m) == 0 for m in self.exponents):
-            raise InvalidInput("exponents must be whole numbers >= 0, as many for every statistic and not all 0.")
+            raise InvalidInput("exponents must be whole numbers >= 0, equally many for every statistic and not all 0.")
         if len(self.shares) != len(self.exponents):
             raise InvalidInput(f"there are {len(self.shares)} shares for {len(self.exponents)} statistics.")
         if not 0 <= self.ball <= lengths.pop():
@@ -68,7 +68,7 @@ class Moments(Sketch):
         return np.asarray(self.shares, np.float64)
 
     @cached_property
-    def high(self) -> FloatArray:  # type: ignore[override]
+    def high(self) -> FloatArray:
         m = np.asarray(self.exponents, np.float64)
         inside = m.copy()
         inside[:, self.ball :] = 0.0
@@ -76,20 +76,21 @@ class Moments(Sketch):
         part = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0)
         on_ball = np.prod(np.where(inside > 0.0, part, 1.0) ** (inside / 2.0), axis=1)
         on_ball *= np.prod(self._reach[self.ball :] ** m[:, self.ball :], axis=1)
-        return np.minimum(on_ball, np.prod(self._reach**m, axis=1))
+        largest: FloatArray = np.minimum(on_ball, np.prod(self._reach**m, axis=1))
+        return largest
 
     @cached_property
     def _reach(self) -> FloatArray:
         return np.ones(self.n_columns) if self.reach is None else np.asarray(self.reach, np.float64)
 
     @cached_property
-    def low(self) -> FloatArray:  # type: ignore[override]
+    def low(self) -> FloatArray:
         even = (np.asarray(self.exponents) % 2 == 0).all(axis=1)
         return np.where(even, 0.0, -self.high)
 
     @cached_property
     def _factors(self) -> IntArray:
-        """The columns whose product is each monomial, filled up with a column of ones."""
+        """The columns whose product is each monomial, padded with a column of ones."""
         degree = max(sum(m) for m in self.exponents)
         table = np.full((len(self.exponents), degree), self.n_columns, np.int64)
         for row, m in zip(table, self.exponents, strict=True):

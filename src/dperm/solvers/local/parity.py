@@ -1,4 +1,4 @@
-"""Parity: characters of a record of bits, the basis of k-way marginals."""
+"""Sketch of parities of a record's bits, from which k-way marginals are estimated."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput
 from dperm.kernels.reports import parities
-from dperm.solvers.local.sketch import FloatArray, Sketch
-from dperm.types import IntArray
+from dperm.solvers.local.sketch import Sketch
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["Parity"]
 
@@ -44,7 +44,7 @@ class Parity(Sketch):
         if not 1 <= len(self.levels) <= self.n_bits:
             raise InvalidInput("levels must have between 1 and n_bits entries.")
         if int(self.sizes.sum()) > 1 << 24:
-            raise InvalidInput("these parities are more than 16 million: use fewer levels.")
+            raise InvalidInput("there would be more than 16 million parities: use fewer levels.")
 
     @property
     def n_columns(self) -> int:
@@ -77,7 +77,7 @@ class Parity(Sketch):
         return np.concatenate(levels)
 
     def find(self, masks: ArrayLike, level: int) -> IntArray:
-        """Return the numbers of the statistics with these sets of ``level`` bits."""
+        """Return the indices of the statistics with these sets of ``level`` bits."""
         start = int(self.sizes[: level - 1].sum())
         block = self.masks[start : start + int(self.sizes[level - 1])]
         return start + np.searchsorted(block, np.asarray(masks, np.int64))

@@ -1,4 +1,7 @@
-"""Least squares with many features from a public random projection: Algorithm 4 of Wang, Gaboardi and Xu (2018)."""
+"""Least squares with many features by a public random projection: Algorithm 4 of Wang, Gaboardi and Xu (2018).
+
+Proof: ``projected.proof.md``.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from scipy.optimize import linprog
 from dperm.errors import InvalidData, InvalidInput, Unsupported
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.linear_models import LinearTask
-from dperm.solvers.local.sketch import FloatArray
 from dperm.solvers.local.task import Counts, Task
+from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = ["ProjectedLeastSquares", "public_signs"]
 
@@ -28,10 +32,10 @@ def public_signs(n_rows: int, n_columns: int, source: RandomSource) -> tuple[tup
 class ProjectedLeastSquares:
     """Experimental: weights in the l1 ball for far more features than a collection could estimate one by one.
 
-    People project their features, x -> signs x / sqrt(m), scale the result down to the unit ball (without which the
-    published form has no bound at all) and report one moment of it and of the target. The collector solves the small
-    problem and returns the weights of least l1 norm with the same projection. With 400 features at epsilon 1 it does no
-    better than weights 0 up to ten million people.
+    People project their features, x -> signs x / sqrt(m), scale the result down to the unit ball (without this step the
+    published form has no finite epsilon) and report one moment of the projection and the target. The collector solves
+    the small problem and returns the weights of smallest l1 norm with the same projection. With 400 features at epsilon
+    1 it is no better than the null model (all weights 0) for up to ten million people.
 
     Guarantee
     ---------
@@ -55,8 +59,7 @@ class ProjectedLeastSquares:
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or not (np.abs(self._signs) == 1.0).all():
             raise InvalidInput("signs must be a matrix of -1 and 1.")
-        if not 0.0 < self.l1_radius < np.inf:
-            raise InvalidInput(f"l1_radius must be a positive finite number, not {self.l1_radius!r}.")
+        positive("l1_radius", self.l1_radius)
 
     @property
     def _signs(self) -> FloatArray:
@@ -65,11 +68,12 @@ class ProjectedLeastSquares:
     @cached_property
     def matrix(self) -> FloatArray:
         """The projection, m rows."""
-        return self._signs / np.sqrt(len(self.signs))
+        matrix: FloatArray = self._signs / np.sqrt(len(self.signs))
+        return matrix
 
     @cached_property
     def _linear(self) -> LinearTask:
-        # a column of the matrix has length 1: a projection of weights is no longer than their l1 norm
+        # columns of the matrix have length 1, so the projection of weights is no longer than their l1 norm
         reach = (1.0,) * len(self.matrix)
         inputs = {"signs": [list(row) for row in self.signs], "l1_radius": float(self.l1_radius)}
         name = "projected least squares"
@@ -77,11 +81,11 @@ class ProjectedLeastSquares:
 
     @property
     def task(self) -> Task:
-        """What people are asked, after the projection."""
+        """The task that people answer, after the projection."""
         return self._linear.task
 
     def records(self, features: Any, target: Any) -> FloatArray:
-        """What people compute from their features, in the unit ball, and their target, in [-1, 1]."""
+        """Return the records that people compute from their features, in the unit ball, and target, in [-1, 1]."""
         x, y = np.asarray(features, np.float64), np.asarray(target, np.float64)
         if x.ndim != 2 or x.shape[1] != self.matrix.shape[1] or y.shape != x.shape[:1]:
             raise InvalidData(f"features must have {self.matrix.shape[1]} columns, and the target one number per row.")
@@ -89,7 +93,7 @@ class ProjectedLeastSquares:
             return np.column_stack([x @ self.matrix.T, y])
 
     def estimate(self, counts: Counts) -> FloatArray:
-        """Return the weights of least l1 norm whose projection solves the small problem, inside the l1 ball."""
+        """Return the weights of smallest l1 norm whose projection solves the small problem, inside the l1 ball."""
         small = self._linear.estimates(counts)[0].weights
         both = np.hstack([self.matrix, -self.matrix])
         found = linprog(np.ones(both.shape[1]), A_eq=both, b_eq=small, method="highs")

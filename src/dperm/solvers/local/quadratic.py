@@ -1,4 +1,4 @@
-"""A quadratic objective known up to noise of known size: its minimiser, shrunk by that noise, and its intervals."""
+"""A quadratic objective with noise of known size: its minimiser, shrunk by that noise, and confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from dperm.solvers.local.sketch import FloatArray
+from dperm.types import FloatArray
 
-__all__ = ["Estimate", "NoisyQuadratic", "clear_bar", "clearly_kept", "interval", "share_above"]
+__all__ = ["Estimate", "NoisyQuadratic", "interval", "kept_fraction", "shrinkage_factors", "significance_threshold"]
 
-#: an interval needs every curvature to stand out of its noise by this factor: the delta method is linear in the noise
-_CLEAR = 4.0
-#: how often some of nothing but noise may be kept
+#: intervals need every curvature to exceed its noise by this factor, because the delta method is linear in the noise
+_CURVATURE_TO_NOISE = 4.0
+#: probability that weights are kept although there is only noise
 _FALSE_ALARM = 0.01
 
 
@@ -29,9 +29,11 @@ class Estimate:
     unshrunk : ndarray
         The minimiser of the plain estimates.
     covariance : ndarray or None
-        Covariance of ``unshrunk``, or None with ``reason``.
+        Covariance of ``unshrunk``; None where there is none.
+    reason : str or None
+        Why there is no covariance.
     kept : float
-        Share of the minimiser that the shrinkage left, from 0 to 1.
+        Fraction of the minimiser that the shrinkage kept, from 0 to 1.
     """
 
     weights: FloatArray
@@ -45,7 +47,7 @@ class Estimate:
 class NoisyQuadratic:
     """w.H w / 2 - g.w with unbiased, independent estimates of the entries of H (on and above the diagonal) and g.
 
-    ``hessian_variance`` and ``slope_variance`` hold their variances, 0 for what is public. See ``quadratic.proof.md``.
+    ``hessian_variance`` and ``slope_variance`` hold their variances, 0 for public entries. See ``quadratic.proof.md``.
     """
 
     hessian: FloatArray
@@ -60,20 +62,20 @@ class NoisyQuadratic:
 
     def gradient_covariance(self, weights: FloatArray) -> FloatArray:
         """Covariance of the gradient H w - g at fixed weights."""
-        # H_ij moves the gradient's entry i by w_j and its entry j by w_i
+        # an error in H_ij changes entry i of the gradient by w_j times it and entry j by w_i times it
         covariance = self.hessian_variance * np.outer(weights, weights)
         np.fill_diagonal(covariance, self.hessian_variance @ weights**2 + self.slope_variance)
         return covariance
 
     def shrunk_hessian(self) -> NoisyQuadratic:
-        """Return the quadratic with a steadier H.
+        """Return the quadratic with a shrunk H, whose mean squared error is smaller.
 
-        The entries off the diagonal are shrunk to 0 and those on it to their mean, each by the share of their
-        scatter that noise explains (Ledoit and Wolf 2004, with known noise); public entries stay.
+        The entries off the diagonal are shrunk towards 0 and those on it towards their mean, each by the share of their
+        variation that noise explains (Ledoit and Wolf 2004, with known noise); public entries do not change.
         """
         hessian, variance = self.hessian.copy(), self.hessian_variance.copy()
         off = ~np.eye(self.dimension, dtype=bool)
-        kept = _kept(float((hessian[off] ** 2).sum()), float(variance[off].sum()))
+        kept = _signal_share(float((hessian[off] ** 2).sum()), float(variance[off].sum()))
         known = variance == 0.0
         hessian[off & ~known] *= kept
         variance[off] *= kept**2
@@ -83,7 +85,7 @@ class NoisyQuadratic:
         if n_private > 1:
             values, noise = diagonal[private], np.diag(variance)[private]
             centre = float(values.mean())
-            kept = _kept(float(((values - centre) ** 2).sum()), float(noise.sum()) * (1.0 - 1.0 / n_private))
+            kept = _signal_share(float(((values - centre) ** 2).sum()), float(noise.sum()) * (1.0 - 1.0 / n_private))
             diagonal[private] = centre + kept * (values - centre)
             np.fill_diagonal(hessian, diagonal)
             spread = np.diag(variance).copy()
@@ -91,26 +93,26 @@ class NoisyQuadratic:
             np.fill_diagonal(variance, spread)
         return NoisyQuadratic(hessian, self.slope, variance, self.slope_variance)
 
-    def clear_curvature(self) -> tuple[FloatArray, FloatArray]:
-        """Return the eigenvalues and axes of H.
+    def floored_curvature(self) -> tuple[FloatArray, FloatArray]:
+        """Return the eigenvalues and axes of H, eigenvalues below the noise level raised to that level.
 
-        A curvature below its noise is not told from 0: it is raised to the noise, the projection on what may be true.
+        A curvature below its noise cannot be distinguished from 0.
         """
         values, axes = np.linalg.eigh(self.hessian)
         return np.maximum(values, max(math.sqrt(float(self.hessian_variance.mean())), 1e-12)), axes
 
     def minimise(self, radius: float) -> Estimate:
         """Estimate the minimiser over the ball of this radius."""
-        steady = self.shrunk_hessian()
-        values, axes = steady.clear_curvature()
+        shrunk = self.shrunk_hessian()
+        values, axes = shrunk.floored_curvature()
         along = axes.T @ self.slope
         plain = axes @ (along / values)
-        # the noise at the weights found, and at weights 0, where that of H does not matter
+        # the noise at the estimated weights, and at weights 0, where the noise of H does not matter
         noise, null = (
-            np.diag(axes.T @ steady.gradient_covariance(at) @ axes) / values
+            np.diag(axes.T @ shrunk.gradient_covariance(at) @ axes) / values
             for at in (_into_ball(plain, radius), np.zeros_like(plain))
         )
-        kept = clearly_kept(float((along**2 / values).sum()), float(noise.sum()), null)
+        kept = kept_fraction(float((along**2 / values).sum()), float(noise.sum()), null)
         unshrunk, covariance, reason = self._unshrunk(radius)
         return Estimate(
             _into_ball(kept * _in_ball(values, axes, along, radius), radius), unshrunk, covariance, reason, kept
@@ -130,43 +132,43 @@ def interval(
     gradient_covariance: FloatArray,
     radius: float,
 ) -> tuple[FloatArray | None, str | None]:
-    """Return the covariance of a minimiser by the delta method, or None and the reason why there is none."""
+    """Return the covariance of a minimiser by the delta method, or None with the reason."""
     noise = math.sqrt(float(curvature_variance.sum(axis=1).max()))
     values, axes = np.linalg.eigh(curvature)
-    if values[0] <= _CLEAR * noise:
-        return None, "the smallest curvature does not stand out of its noise: more people are needed"
+    if values[0] <= _CURVATURE_TO_NOISE * noise:
+        return None, "the smallest curvature is not clearly above its noise: ask more people"
     if np.linalg.norm(weights) >= radius:
-        return None, "the minimiser lies outside the ball of weights: a larger radius is needed"
+        return None, "the minimiser lies outside the ball of weights: use a larger radius"
     inverse = (axes / values) @ axes.T
     return inverse @ gradient_covariance @ inverse, None
 
 
-def _kept(total: float, noise: float) -> float:
-    """Share of a sum of squares that is not noise."""
+def _signal_share(total: float, noise: float) -> float:
+    """Estimated share of a sum of squares that is signal."""
     return max(0.0, 1.0 - noise / total) if total > 0.0 else 0.0
 
 
-def clearly_kept(total: float, noise: float, null: FloatArray) -> float:
-    """Share of a sum of squares that is not noise, 0 unless the sum is larger than noise alone all but rarely is.
+def kept_fraction(total: float, noise: float, null: FloatArray) -> float:
+    """Fraction of the weights to keep, 0 unless their sum of squares is significant.
 
-    ``null`` are the expected squares of its terms without a signal. From a bar on weights are kept, at first no more
-    than they are longer than the bar: those just above it are the ones that noise has enlarged.
+    ``noise`` is what noise adds to the sum, and ``null`` holds the expected squares of its terms without a signal. Just
+    above the threshold only the part of the length beyond it is kept, because noise has enlarged such weights.
     """
     if not total > 0.0 or float(null.sum()) <= 0.0:
-        return _kept(total, noise)
-    return float(share_above(np.array([total]), noise, clear_bar(null))[0])
+        return _signal_share(total, noise)
+    return float(shrinkage_factors(np.array([total]), noise, significance_threshold(null))[0])
 
 
-def share_above(total: FloatArray, noise: float, bar: float) -> FloatArray:
-    """Shares that are kept of sums of squares, given what noise adds to them and the bar."""
-    below = np.sqrt(bar / np.maximum(total, bar))
-    # grows with the length as in soft thresholding, and for clear weights leaves nothing but the first share
-    return np.clip(np.minimum(1.0 - noise / np.maximum(total, bar), 1.0 - below ** (1.0 / below)), 0.0, 1.0)
+def shrinkage_factors(total: FloatArray, noise: float, threshold: float) -> FloatArray:
+    """Fractions to keep of weights with these sums of squares, given the noise in the sums and the threshold."""
+    ratio = np.sqrt(threshold / np.maximum(total, threshold))
+    # the second factor acts like soft thresholding near the threshold and tends to 1 for clearly significant weights
+    return np.clip(np.minimum(1.0 - noise / np.maximum(total, threshold), 1.0 - ratio ** (1.0 / ratio)), 0.0, 1.0)
 
 
-def clear_bar(null: FloatArray) -> float:
-    """What a sum of squares of noise alone, with these expectations of its terms, exceeds once in a hundred times."""
-    # a sum of unequal squares is about a multiple of a chi-square (Satterthwaite 1946)
+def significance_threshold(null: FloatArray) -> float:
+    """Value that a sum of squares of pure noise, with these expected terms, exceeds with probability 0.01."""
+    # a sum of unequal squares is approximately a multiple of a chi-square (Satterthwaite 1946)
     alone = float(null.sum())
     freedom = alone**2 / float((null**2).sum())
     return alone * float(stats.chi2.isf(_FALSE_ALARM, freedom)) / freedom
@@ -177,7 +179,7 @@ def _into_ball(weights: FloatArray, radius: float) -> FloatArray:
 
 
 def _in_ball(values: FloatArray, axes: FloatArray, along: FloatArray, radius: float) -> FloatArray:
-    """Minimise over the ball, H given by its eigenvalues (above 0) and axes: a multiplier found by bisection."""
+    """Minimise over the ball, with H given by its eigenvalues (above 0) and axes; bisection finds the multiplier."""
 
     def at(multiplier: float) -> FloatArray:
         return along / (values + multiplier)

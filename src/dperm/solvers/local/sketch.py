@@ -1,4 +1,4 @@
-"""Sketch: which bounded statistics of a record people are asked for, and how often each."""
+"""The interface of sketches: which bounded statistics of a record people report on, and how often each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dperm.errors import InvalidData, InvalidInput
 from dperm.types import FloatArray, IntArray
 
-__all__ = ["SKETCHES", "FloatArray", "Sketch", "nested_tuple"]
+__all__ = ["SKETCHES", "Sketch", "nested_tuple"]
 
 
 #: every kind of sketch by its name in a schema
@@ -24,8 +24,8 @@ SKETCHES: dict[str, type[Sketch]] = {}
 class Sketch(ABC):
     """Statistics numbered 0, 1, ...; each has a public range and maps a record to a number in it.
 
-    Statistics come in groups of one common probability: a group is drawn with ``weights``, one of its ``sizes``
-    statistics evenly. All fields are public and are what a schema stores.
+    Statistics come in groups. A group is drawn with probability proportional to its entry in ``weights``, then one of
+    its statistics uniformly; ``sizes`` holds their numbers. All fields are public and stored in the schema.
     """
 
     #: the sketch's name in a schema
@@ -62,7 +62,7 @@ class Sketch(ABC):
 
     @abstractmethod
     def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
-        """Return everybody's value of the statistic they drew; private. A report clips it to the range."""
+        """Return every person's value of the statistic they drew; private. A report clips it to the range."""
 
     @property
     def size(self) -> int:
@@ -70,7 +70,7 @@ class Sketch(ABC):
         return int(self.sizes.sum())
 
     def records(self, given: Any) -> NDArray[Any]:
-        """Check the shape of records, one row per person; they are turned into doubles a part at a time."""
+        """Check the shape and type of records, one row per person; later code converts them to doubles in chunks."""
         records = np.asarray(given)
         if records.ndim != 2 or records.shape[1] != self.n_columns:
             raise InvalidData(f"records must be an array with {self.n_columns} columns, one row per person.")
@@ -79,8 +79,8 @@ class Sketch(ABC):
         return records
 
     def values(self, records: NDArray[Any], index: IntArray) -> FloatArray:
-        """Return what people report on: NaN, which counts as the lower end, for a record that is not finite."""
-        # two kinds of numbers only: kernels are compiled for each
+        """Return the values to report; NaN, which counts as the lower end, for a record that is not finite."""
+        # two number types only, because kernels are compiled for each
         plain = records.view(np.uint8) if records.dtype == np.bool_ else np.asarray(records, np.float64)
         with np.errstate(all="ignore"):
             values = self.evaluate(np.ascontiguousarray(plain), index)
@@ -103,7 +103,7 @@ class Sketch(ABC):
         try:
             return SKETCHES[kind](**values)
         except TypeError:
-            raise InvalidInput(f"the description of a {kind} sketch has wrong or missing parts.") from None
+            raise InvalidInput(f"the description of a {kind} sketch has wrong or missing entries.") from None
 
 
 def nested_tuple(value: Any) -> Any:

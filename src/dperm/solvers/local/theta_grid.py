@@ -1,4 +1,7 @@
-"""Theta-grid: everybody's loss at one of a few public weight vectors, for any smooth loss of few weights."""
+"""Theta-grid: every person reports the loss at one of a few public weight vectors; for smooth losses of few weights.
+
+Proof: ``theta_grid.proof.md``.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput
 from dperm.solvers.local.bernstein import BernsteinPolynomial, Minimum
-from dperm.solvers.local.sketch import FloatArray, Sketch
+from dperm.solvers.local.sketch import Sketch
 from dperm.solvers.local.task import Counts, Task
-from dperm.types import IntArray
+from dperm.types import FloatArray, IntArray
 
 __all__ = ["ThetaGrid", "ThetaGridTask"]
 
-#: losses of a margin: convex and falling, so that the ends of their range are at the ends of the margin's
+#: losses of a margin: convex and decreasing, so that their range ends where the range of the margin ends
 _MARGIN_LOSSES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "logistic": lambda margin: np.logaddexp(0.0, -margin),
     "smoothed-hinge": lambda margin: np.where(
@@ -51,7 +54,7 @@ class ThetaGrid(Sketch):
         if len({len(node) for node in self.nodes}) != 1:
             raise InvalidInput("nodes must be weight vectors of one length.")
         if not np.isfinite(self._nodes).all() or not np.any(self._nodes, axis=1).all():
-            raise InvalidInput("nodes must be finite and not zero: at zero everybody's loss is the same.")
+            raise InvalidInput("nodes must be finite and not zero: at zero every person has the same loss.")
 
     @cached_property
     def _nodes(self) -> FloatArray:
@@ -70,11 +73,11 @@ class ThetaGrid(Sketch):
         return np.ones(len(self.nodes))
 
     @cached_property
-    def low(self) -> FloatArray:  # type: ignore[override]
+    def low(self) -> FloatArray:
         return _MARGIN_LOSSES[self.loss](np.linalg.norm(self._nodes, axis=1))
 
     @cached_property
-    def high(self) -> FloatArray:  # type: ignore[override]
+    def high(self) -> FloatArray:
         return _MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
 
     def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
@@ -91,10 +94,15 @@ class ThetaGrid(Sketch):
 
 @dataclass(frozen=True)
 class ThetaGridTask:
-    """A collection for any smooth loss of a margin, of one to three weights in the box [-bound, bound]^p.
+    """A collection for any smooth loss of a margin, with one to three weights in the box [-bound, bound]^p.
 
-    The mean loss is estimated at the tensor grid of Chebyshev points, fitted by a polynomial of total degree ``degree``
-    by least squares weighted with the known noise, and minimised over the box.
+    The mean loss is estimated on a tensor grid of Chebyshev points. A polynomial of total degree ``degree`` is fitted
+    to the estimates by least squares, weighted by the known noise, and minimised over the box.
+
+    Guarantee
+    ---------
+    That of its :class:`~dperm.solvers.local.Task`: one index and one bit per person, epsilon-DP, released to everyone.
+    The weights are computed from counts. Proof: ``theta_grid.proof.md``.
 
     Parameters
     ----------
@@ -130,19 +138,20 @@ class ThetaGridTask:
 
     @cached_property
     def task(self) -> Task:
-        """What people are asked; nobody is asked at weights 0, where the loss is public."""
+        """The task that people answer; it leaves out weights 0, where the loss is public."""
         asked = self._grid[np.any(self._grid != 0.0, axis=1)] * self.bound
         return Task("theta-grid", self.epsilon, ThetaGrid(tuple(tuple(node) for node in asked.tolist()), self.loss))
 
     def polynomial(self, counts: Counts) -> BernsteinPolynomial:
-        """Return the mean loss as far as the counts tell, on the box mapped to [0, 1]^p."""
+        """Return the mean loss estimated from the counts, on the box mapped to [0, 1]^p."""
         means, variances = self.task.means(counts)
         powers = np.array(
             [m for m in product(range(self.degree + 1), repeat=self.n_parameters) if 0 < sum(m) <= self.degree]
         )
 
         def monomials(points: FloatArray) -> FloatArray:
-            return np.prod(points[:, None, :] ** powers[None], axis=2)
+            values: FloatArray = np.prod(points[:, None, :] ** powers[None], axis=2)
+            return values
 
         at_zero = float(_MARGIN_LOSSES[self.loss](np.zeros(1))[0])
         weights = 1.0 / np.sqrt(np.minimum(variances, 1e12))

@@ -6,11 +6,12 @@ the best corner of its own set,
 
     x_i <- x_i + gamma (s_i - x_i)  for i in S,   gamma = 2 / (p t + 2),
 
-where p is the smallest probability of a block to be drawn: one rule for every sampling. All blocks always is the
-Frank-Wolfe method (Jaggi, ICML 2013), one block at a time that of Lacoste-Julien et al. (ICML 2013).
+where p is the smallest probability of a block to be drawn: one rule for every sampling. Drawing all blocks in every
+step gives the Frank-Wolfe method (Jaggi, ICML 2013), one block at a time the method of Lacoste-Julien et al. (ICML
+2013).
 
-**Nothing here is private**: it is a plain optimisation routine, for problems of public data and as the reference for
-the theory in :mod:`dperm.solvers.theory.curvature`, which bounds the gap of what this routine returns.
+**Nothing here is private.** It is a plain optimisation routine for public data, and the reference for the theory in
+:mod:`dperm.solvers.theory.curvature`, which bounds the gap of its result.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput
 from dperm.objective import Constraint
-from dperm.objective._checks import indices, non_negative, positive
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.sampling import Sampling
+from dperm.solvers.coordinate_sampling import Sampling
 from dperm.types import FloatArray
+from dperm.validation import indices, non_negative, positive, whole
 
 __all__ = [
     "BlockFrankWolfeResult",
@@ -45,7 +46,7 @@ _ROUNDING = 1e-9  # relative slack of the checks of a callback, for its own arit
 
 
 class SmoothFunction(Protocol):
-    """What is minimised: any object with these two methods."""
+    """The function to minimise: any object with these two methods."""
 
     def value(self, x: FloatArray) -> float:
         """Return f(x)."""
@@ -93,9 +94,8 @@ class ProductSet:
 
     @classmethod
     def equal(cls, constraint: Constraint, n_blocks: int, size: int = 1) -> ProductSet:
-        """``n_blocks`` blocks of ``size`` neighbouring coordinates, all in the same set."""
-        _check_count("n_blocks", n_blocks)
-        _check_count("size", size)
+        """``n_blocks`` blocks of ``size`` adjacent coordinates, all in the same set."""
+        n_blocks, size = whole("n_blocks", n_blocks), whole("size", size)
         blocks = np.arange(n_blocks * size).reshape(n_blocks, size)
         return cls(tuple(tuple(block) for block in blocks.tolist()), (constraint,) * n_blocks)
 
@@ -143,7 +143,7 @@ class ProductSet:
         return out
 
     def point(self, x: ArrayLike) -> FloatArray:
-        """Return ``x`` as a new float array, or say that its shape does not fit."""
+        """Return ``x`` as a new float array, or refuse it if its shape does not fit."""
         array = np.array(x, np.float64)
         if array.shape != (self.d,):
             raise InvalidInput(f"a point of this product has shape ({self.d},), not {array.shape}.")
@@ -152,9 +152,9 @@ class ProductSet:
 
 @dataclass(frozen=True)
 class OracleCall:
-    """What a callback is told: step, block, its set, and how inexact its answer may be.
+    """Arguments of a callback: the step, the block, its set, and how inexact the answer may be.
 
-    It is not told which other blocks were drawn: the theory needs answers that do not depend on the draw.
+    They do not include the other blocks that were drawn: the theory needs answers that do not depend on the draw.
     """
 
     step: int
@@ -272,7 +272,7 @@ def block_frank_wolfe(
     product : ProductSet
         The sets.
     sampling : Sampling
-        Which blocks move together, over ``product.n_blocks`` blocks; draws of different steps are independent.
+        Distribution over subsets of the ``product.n_blocks`` blocks; draws of different steps are independent.
     n_steps : int
         Number of steps.
     source : RandomSource
@@ -283,7 +283,7 @@ def block_frank_wolfe(
         A positive lower bound on every block's probability, where the exact ones are not known; by default the
         smallest one.
     inexactness : Inexactness, optional
-        Callbacks that spoil gradients and corners.
+        Callbacks that perturb gradients and corners.
 
     Returns
     -------
@@ -293,14 +293,14 @@ def block_frank_wolfe(
     --------
     >>> from dperm.objective import Simplex
     >>> from dperm.solvers.theory.curvature import Quadratic
-    >>> from dperm.solvers.sampling import ElementarySampling
+    >>> from dperm.solvers.coordinate_sampling import ElementarySampling
     >>> product = ProductSet.equal(Simplex(), n_blocks=1, size=2)
     >>> run = block_frank_wolfe(Quadratic(np.eye(2)), product, ElementarySampling(1), 200, RandomSource())
     >>> bool(abs(run.x - 0.5).max() < 0.01)
     True
     """
     _check_fit(product, sampling)
-    _check_count("n_steps", n_steps)
+    n_steps = whole("n_steps", n_steps)
     smallest = sampling.smallest_probability
     p = smallest if p_min is None else positive("p_min", p_min)
     if p > smallest * (1.0 + 1e-12):
@@ -315,7 +315,7 @@ def block_frank_wolfe(
     for t in range(n_steps):
         gamma = universal_step(p, t)
         moved = x.copy()
-        for i in _drawn(sampling, source):  # all blocks see the same x: the order does not matter
+        for i in _draw(sampling, source):  # all blocks see the same x: the order does not matter
             place = coordinates[i]
             target = _target(function, product, x, (t, i, gamma), place, inexactness)
             moved[place] += gamma * (target - x[place])
@@ -352,12 +352,7 @@ def _target(
     return inexactness._atom(call, gradient, constraint.best_atom(gradient))
 
 
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidInput(f"{name} must be a whole number >= 1, not {value!r}.")
-
-
-def _drawn(sampling: Sampling, source: RandomSource) -> Sequence[int]:
+def _draw(sampling: Sampling, source: RandomSource) -> Sequence[int]:
     subset = sampling.draw(source)
     if len(set(subset)) < len(subset) or any(not 0 <= i < sampling.d for i in subset):
         raise InvalidInput(f"a sampling of {sampling.d} blocks drew {subset!r}, which is not a subset of them.")

@@ -10,9 +10,9 @@ pair probabilities, repeated over the coordinates of the blocks,
 
 .. math:: C = \max_{\delta \in M - M} \delta^\top (P \circ H) \, \delta,
 
-a convex function whose maximum is at a corner of the difference body: found here by listing corners. For any other f
-the same numbers are upper bounds if f(y) <= f(x) + <y - x, grad f(x)> + (y - x)^T H (y - x) / 2 on the set (Assumption
-2 with H = A^T A).
+a convex function whose maximum is at a corner of the difference body; the code finds it by listing corners. For any
+other f the same numbers are upper bounds if f(y) <= f(x) + <y - x, grad f(x)> + (y - x)^T H (y - x) / 2 on the set
+(Assumption 2 with H = A^T A).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Box, Constraint, L1Ball, Simplex
-from dperm.objective._checks import non_negative
-from dperm.solvers.sampling import DistributedSampling, ElementarySampling, NiceSampling, Sampling
+from dperm.solvers.coordinate_sampling import DistributedSampling, ElementarySampling, NiceSampling, Sampling
 from dperm.solvers.theory.block_frank_wolfe import ProductSet
 from dperm.types import FloatArray
+from dperm.validation import non_negative
 
 __all__ = [
     "Quadratic",
@@ -53,8 +53,8 @@ __all__ = [
 ]
 
 
-_MOST_CORNERS = 500_000
-_CHUNK = 1 << 14
+_MOST_CORNERS = 500_000  # bounds time and memory
+_CHUNK = 1 << 14  # corners evaluated at a time, to bound memory
 
 
 class Quadratic:
@@ -83,7 +83,7 @@ class Quadratic:
 
 # ------------------------------------------------------------------------------------------------- exact curvatures
 def expected_curvature(hessian: ArrayLike, product: ProductSet, sampling: Sampling) -> float:
-    """Expected curvature of a quadratic, exact; needs few enough corners to list.
+    """Exact expected curvature of a quadratic; it lists all corners, so they must be few.
 
     >>> from dperm.objective import Box
     >>> square = ProductSet.equal(Box(0.0, 1.0), n_blocks=2)
@@ -156,8 +156,9 @@ def eso_bound(hessian: ArrayLike, product: ProductSet, sampling: Sampling) -> fl
 
 
 def pairwise_bound(hessian: ArrayLike, product: ProductSet, sampling: Sampling) -> float:
-    """Sum over pairs of blocks of their probability times their largest product: for every sampling, and never above
-    the bounds of propositions 3 and 4, which replace the means by maxima.
+    """Sum over pairs of blocks of their probability times their largest product.
+
+    It holds for every sampling and is never above the bounds of propositions 3 and 4, which replace means by maxima.
     """
     return float(np.sum(sampling.pairs() * _pair_products(_fitting(hessian, product), product)))
 
@@ -196,9 +197,9 @@ def distributed_bound(hessian: ArrayLike, product: ProductSet, sampling: Distrib
 def relations(hessian: ArrayLike, product: ProductSet, sampling: Sampling) -> dict[str, tuple[float, float]]:
     """Inequalities that the expected curvature must satisfy, as (smaller, larger) sides.
 
-    Propositions 1 to 4 where they apply to ``sampling``. Behind proposition 2 are two facts that hold for every
-    sampling: the largest mean is at most the mean of the largest, and a block that does not move (s_i = x_i) is allowed
-    when all may move.
+    Propositions 1 to 4 where they apply to ``sampling``. Proposition 2 rests on two facts that hold for every sampling:
+    the maximum of a mean is at most the mean of the maximum, and a block that does not move (s_i = x_i) is allowed when
+    all may move.
     """
     exact = expected_curvature(hessian, product, sampling)
     probabilities = sampling.probabilities
@@ -226,8 +227,8 @@ def gap_bound(h0: float, curvature: float, p_min: float, t: int, rho: float = 0.
     .. math:: \mathbb{E} f(x_t) - f^* \le \frac{2 \, (h_0 + (1 + \rho) \, C / p)}{p \, t + 2}
 
     C is the expected curvature, p the smallest probability of a block (K tau / d for (K, tau)-distributed sampling) and
-    h_0 the first gap. The printed equation multiplies h_0 by C as well, a slip: it would make the gap of every
-    linear function zero. Proof: one step gives E h' <= (1 - gamma p) h + gamma^2 (1 + rho) C / 2; with
+    h_0 the first gap. The published equation also multiplies h_0 by C, which is a misprint: it would make the gap of
+    every linear function zero. Proof: one step gives E h' <= (1 - gamma p) h + gamma^2 (1 + rho) C / 2; with
     Q >= max(h_0, (1 + rho) C / p) and gamma = 2/(p t + 2), induction gives h_t <= 2 Q/(p t + 2), since
     (a - p)(a + p) <= a^2 at a = p t + 2.
 
@@ -239,13 +240,13 @@ def gap_bound(h0: float, curvature: float, p_min: float, t: int, rho: float = 0.
 
 
 def sharp_gap_bound(h0: float, curvature: float, p_min: float, t: int, rho: float = 0.0) -> float:
-    """:func:`gap_bound` with the larger of its two terms in place of their sum, which its proof allows."""
+    """:func:`gap_bound` with the larger of its two terms instead of their sum, which its proof allows."""
     h0, curvature, p_min, rho = _rates(h0, curvature, p_min, rho, t)
     return 2.0 * max(h0, (1.0 + rho) * curvature / p_min) / (p_min * t + 2.0)
 
 
 def jaggi_bound(curvature: float, t: int, rho: float = 0.0) -> float:
-    """2 (1 + rho) C_f / (t + 2), t >= 1, all blocks always (Jaggi 2013): the first step, of length 1, forgets h_0.
+    """2 (1 + rho) C_f / (t + 2) for t >= 1, all blocks in every step (Jaggi 2013); the first step has length 1.
 
     It is :func:`sharp_gap_bound` with p = 1 and a first gap of at most (1 + rho) C_f.
     """
@@ -262,7 +263,7 @@ def lacoste_julien_bound(h0: float, curvature: float, n_blocks: int, t: int, rho
 def wang_bound(h0: float, curvature: float, n_blocks: int, tau: int, t: int, rho: float = 0.0) -> float:
     """2 d (h_0 + (1 + rho) d C) / (tau^2 t + 2 d), C the expected set curvature (Wang et al. 2016).
 
-    For their own step 2 d tau / (tau^2 t + 2 d), not the universal one; here for comparison.
+    It holds for their own step 2 d tau / (tau^2 t + 2 d), not for the universal one, and is given for comparison.
     """
     h0, curvature, _, rho = _rates(h0, curvature, 1.0, rho, t)
     return 2.0 * n_blocks * (h0 + (1.0 + rho) * n_blocks * curvature) / (tau**2 * t + 2.0 * n_blocks)
@@ -303,21 +304,21 @@ def _owners(product: ProductSet) -> NDArray[np.intp]:
 
 
 def _difference_corners(constraint: Constraint, size: int) -> FloatArray:
-    """Corners of {s - x : s, x in the set}, one per row; points inside may be missing, corners may not."""
+    """Points of {s - x : s, x in the set}, one per row, that include all its corners."""
     if isinstance(constraint, L1Ball):  # the difference body of a symmetric set is twice the set
         return 2.0 * constraint.radius * np.vstack([np.eye(size), -np.eye(size)])
     if isinstance(constraint, Simplex):
         unit = constraint.radius * np.eye(size)
         return np.array([unit[a] - unit[b] for a, b in permutations(range(size), 2)]) if size > 1 else np.zeros((1, 1))
     if isinstance(constraint, Box):
-        _check_count(2.0**size)
+        _check_corner_count(2.0**size)
         widths = constraint.best_atom(-np.ones(size)) - constraint.best_atom(np.ones(size))
         signs: FloatArray = np.array(list(cartesian((-1.0, 1.0), repeat=size)))
         return signs * widths
     raise Unsupported(f"exact curvatures are known for boxes, simplices and l1 balls, not for {constraint.name!r}.")
 
 
-def _check_count(count: float) -> None:
+def _check_corner_count(count: float) -> None:
     if count > _MOST_CORNERS:
         raise Unsupported(f"{count:.3g} corners are too many to list: use one of the bounds instead.")
 
@@ -327,7 +328,7 @@ def _largest(form: FloatArray, product: ProductSet, chosen: Sequence[int]) -> fl
     if not len(chosen):
         return 0.0
     corners = [_difference_corners(product.constraints[i], len(product.blocks[i])) for i in chosen]
-    _check_count(math.prod(float(len(c)) for c in corners))
+    _check_corner_count(math.prod(float(len(c)) for c in corners))
     columns = [j for i in chosen for j in product.blocks[i]]
     small = form[np.ix_(columns, columns)]
     sizes = [len(c) for c in corners]

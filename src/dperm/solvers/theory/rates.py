@@ -1,7 +1,7 @@
-"""Published utility rates as functions, for plans and comparisons: orders of magnitude, without their constants.
+"""Published utility rates as functions, for comparisons: orders of magnitude, without their constants.
 
-Nothing here is a promise: the rates hide constants and logarithms (noted in each docstring) and assume more than dperm
-does. They say what to expect when n, epsilon or the dimension changes.
+The rates are not bounds: they hide constants and logarithms (noted in each docstring) and assume more than dperm does.
+They show how the error changes with n, epsilon and the dimension.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def greedy_steps_convex(
     ``distance`` is the largest M-weighted l1 distance from the level set of the start to an optimum.
     """
     top = (n * epsilon * distance) ** (2.0 / 3.0) * smallest_smoothness ** (1.0 / 3.0)
-    return top / (largest_lipschitz ** (2.0 / 3.0) * math.log(1.0 / delta) ** (1.0 / 3.0))
+    return float(top / (largest_lipschitz ** (2.0 / 3.0) * math.log(1.0 / delta) ** (1.0 / 3.0)))
 
 
 def greedy_rate_convex(
@@ -117,7 +117,7 @@ def greedy_rate_convex(
 ) -> float:
     """Excess of order R^(4/3) L^(2/3) ln(1/delta) ln(p/failure) / (n epsilon)^(2/3) / M^(1/3) (Theorem 4.4, convex)."""
     top = distance ** (4.0 / 3.0) * largest_lipschitz ** (2.0 / 3.0) * math.log(1.0 / delta) * math.log(p / failure)
-    return top / ((n * epsilon) ** (2.0 / 3.0) * smallest_smoothness ** (1.0 / 3.0))
+    return float(top / ((n * epsilon) ** (2.0 / 3.0) * smallest_smoothness ** (1.0 / 3.0)))
 
 
 def greedy_steps_strongly_convex(
@@ -184,7 +184,7 @@ def greedy_quasi_sparse_bound(
 
     The contraction of the initial ``gap`` is exact; the two added terms are orders, without their constants and
     logarithms: (T + tau)(p - tau) alpha^2 and L^2 T (T + tau) / (M mu n^2 epsilon^2). Iterates are assumed to have at
-    most ``sparsity`` weights that are not zero.
+    most ``sparsity`` nonzero weights.
     """
     if not 0 <= n_steps <= p - n_large:
         raise InvalidInput("the theorem needs 0 <= n_steps <= p - n_large.")

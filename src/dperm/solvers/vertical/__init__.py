@@ -1,29 +1,32 @@
-"""Vertical methods: one model over columns held by different parties.
+"""Vertical methods: one model over columns that different parties hold.
 
-A task is the public description of a run; it makes the programs of both sides, which :func:`run_in_process` runs in one
-process and the multi-party runtime between processes.
+A :class:`VerticalTask` is the public description of a run. It builds the programs of both sides (``protocol.py`` has
+their interface), which :func:`run_in_process` runs in one process and :mod:`dperm.vertical` between processes. Code
+here may import queries, data, objective and privacy, never :mod:`dperm.vertical`; it reaches private data through a
+``DataHolder`` only and never sends a message itself. A new method is one file with its task and its two programs, a
+proof next to it, and one line in :data:`TASKS`.
 """
 
+from dperm.solvers.vertical.admm_transcript import TranscriptSharing
 from dperm.solvers.vertical.baselines import centralised, local_only
-from dperm.solvers.vertical.exact import ExactSharing
+from dperm.solvers.vertical.exact_admm import ExactSharing
 from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe
 from dperm.solvers.vertical.frank_wolfe_transcript import SketchedFrankWolfe
-from dperm.solvers.vertical.programs import CoordinatorProgram, Message, PartyProgram
-from dperm.solvers.vertical.runner import Conversation, message_bytes, run_in_process
-from dperm.solvers.vertical.sharing import AdmmSharing, BlocksOverParties
-from dperm.solvers.vertical.stochastic import SgdOverParties
+from dperm.solvers.vertical.in_process import MessageLog, message_bytes, run_in_process
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, PartyProgram
+from dperm.solvers.vertical.score_sharing import AdmmSharing, BlocksOverParties
+from dperm.solvers.vertical.sgd import SgdOverParties
 from dperm.solvers.vertical.task import VerticalResult, VerticalTask
-from dperm.solvers.vertical.transcript import TranscriptSharing
 
 __all__ = [
     "TASKS",
     "AdmmSharing",
     "BlocksOverParties",
-    "Conversation",
     "CoordinatorProgram",
     "DistributedFrankWolfe",
     "ExactSharing",
     "Message",
+    "MessageLog",
     "PartyProgram",
     "SgdOverParties",
     "SketchedFrankWolfe",
@@ -36,7 +39,7 @@ __all__ = [
     "run_in_process",
 ]
 
-#: tasks by name; a new one is its file and one line here, which enrols it in the contract suite
+#: tasks by name; one line here enrols a new task in the contract suite
 TASKS: dict[str, type[VerticalTask]] = {
     task.name: task
     for task in (

@@ -1,8 +1,8 @@
-"""What others' columns are worth: the same method with one party's columns alone, and with all columns in one place.
+"""Baselines for a vertical run: the same method with one party's columns alone, and with all columns in one place.
 
-Both lines are drawn beside every vertical result in the literature (Hu et al. 2019, section 5). They are functions of a
-task: same method, options, budget and noise, one holder. Pooling tables is what a vertical run is there to avoid; it is
-for experiments, where one owner has all columns.
+The literature reports both next to vertical results (Hu et al. 2019, section 5). They keep the method, options, budget
+and noise of a task and give it one holder. A vertical run exists to avoid pooling tables, so the pooled baseline is for
+experiments in which one owner has all columns.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ Designs = Mapping[str, DesignMatrix]
 
 
 def local_only(task: Task, designs: Designs, party: str) -> tuple[Task, dict[str, DesignMatrix]]:
-    """Return the task and the design of one party that learns with its own columns only, next to the label."""
+    """Return the task and the design of one party that trains on its own columns and the label only."""
     if party not in designs:
         raise InvalidInput(f"{party!r} is not a party of this run.")
     return _held_by_one(task, designs, (party,), party)
 
 
 def centralised(task: Task, designs: Designs) -> tuple[Task, dict[str, DesignMatrix]]:
-    """Return the task and the design of one holder of all columns, those of the parties in their order."""
+    """Return the task and the design of one holder of all columns, in the order of the parties."""
     return _held_by_one(task, designs, tuple(designs), EVERYONE)
 
 
 def _held_by_one(
     task: Task, designs: Designs, names: Sequence[str], holder: str
 ) -> tuple[Task, dict[str, DesignMatrix]]:
-    """The intercept, whoever has it in the run, comes last; bounds follow from the parties' public bounds."""
+    """Task and design of one holder: the intercept comes last, and bounds follow from the parties' public bounds."""
     heights = [design.intercept_height for design in designs.values()]
     parts = [designs[name] for name in names]
     X = np.column_stack([_features(part) for part in parts])
@@ -61,6 +61,6 @@ def _held_by_one(
 
 
 def _features(design: DesignMatrix) -> np.ndarray:
-    """Scaled values of a party's columns, without its constant."""
+    """Scaled values of a party's columns, without its constant column."""
     blocks = [block[:, : design.n_features] * design.spacing for _, block in design.row_chunks()]
     return np.concatenate(blocks)

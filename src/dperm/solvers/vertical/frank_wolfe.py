@@ -1,10 +1,10 @@
 r"""Distributed private Frank-Wolfe on the l1 ball, in the model view.
 
-Minimises the mean loss over :math:`\|x\|_1 \le` radius, the columns being held by several parties. A step takes two
-exchanges. *Choose*: the coordinator sends one slope per person, every party races its own signed columns, and the
-winner of all moves, x <- (1 - gamma) x + gamma radius s. *Send*: a column that moves for the first time is shared with
-the coordinator, once; a column that is already there costs nothing (after Lou & Cheung, AAAI 2018, whose printed noise
-does not give its guarantee). Proof: ``frank_wolfe.proof.md``.
+Minimises the mean loss over :math:`\|x\|_1 \le` radius; several parties hold the columns. A step takes two exchanges.
+*Choose*: the coordinator sends one slope per person, every party runs a Gumbel race over its own signed columns, and
+the overall winner moves, x <- (1 - gamma) x + gamma radius s. *Send*: a column that moves for the first time is shared
+with the coordinator, once (after Lou & Cheung, AAAI 2018, whose published noise does not give its guarantee). Proof:
+``frank_wolfe.proof.md``.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from dperm.privacy.mechanisms.selection import race_scale
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL, SCORES, ColumnValues, LocalAtomScores, SharedSlopes
-from dperm.solvers._checks import positive, whole
-from dperm.solvers.sampling import NiceSampling
-from dperm.solvers.vertical.path import Path, PathCoordinator
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalTask, expect_arrays, few_enough
+from dperm.solvers.coordinate_sampling import NiceSampling
+from dperm.solvers.option_checks import require_positive, require_whole
+from dperm.solvers.vertical.frank_wolfe_path import FrankWolfeCoordinatorBase, FrankWolfePath
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.task import VerticalTask, check_message, check_round_count
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["DistributedFrankWolfe", "FrankWolfeParty", "choice_group"]
 
 
+#: name of the joint choices in plans, ledgers and reports
 JOINT = "joint atom choice"
 CHOICE = {"choice": ("int64", (1,))}
 FINALIST = {"place": ("int64", (1,)), "score": ("float64", (1,)), "digits": ("uint64", (N_WORDS,))}
@@ -52,25 +53,25 @@ def choice_group(party: str) -> str:
 
 @dataclass(frozen=True)
 class DistributedFrankWolfe(VerticalTask):
-    """Distributed DP Frank-Wolfe.
+    """Distributed DP Frank-Wolfe in the model view.
 
-    **Guarantee.** Released to whoever sees the model or any step: one atom per step (one per party and step with
+    **Guarantee.** Released to everyone who sees the model or any step: one atom per step (one per party and step with
     ``product``), each a private selection. It does not cover the participants, who see slopes, finalists and the
     columns that became active.
 
     Parameters
     ----------
     n_steps : int
-        Steps, and the largest number of weights that are not zero (times the parties, with ``product``).
+        Number of steps, and the largest number of nonzero weights (times the number of parties, with ``product``).
     radius : float
         Public radius of the l1 ball. Intercepts count like any column.
     n_sampled : int, optional
-        Each party races only so many of its columns, drawn anew in every step ((K, tau)-distributed sampling), and
-        gamma becomes 2 / (p t + 2), p the smallest probability of a column. With one atom per step this has no
-        convergence theorem, as the l1 ball is no product of sets; with ``product`` it has (Lou & Cheung 2018,
-        Theorem 1).
+        Number of its columns that each party considers in a step, drawn anew every time ((K, tau)-distributed
+        sampling); gamma becomes 2 / (p t + 2), p the smallest probability of a column. With one atom per step this has
+        no convergence theorem, because the l1 ball is not a product of sets; with ``product`` it has one (Lou & Cheung
+        2018, Theorem 1).
     product : bool
-        Every party moves in every step, within its own ball of radius / K; its choices are released each on its own.
+        Every party moves in every step, within its own ball of radius / K; every party's choice is a release.
     """
 
     n_steps: int = 32
@@ -84,18 +85,18 @@ class DistributedFrankWolfe(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        few_enough(self, "n_steps")
-        positive(self, "radius")
+        check_round_count(self, "n_steps")
+        require_positive(self, "radius")
         if self.n_sampled is not None:
-            whole(self, "n_sampled")
+            require_whole(self, "n_sampled")
             if self.n_sampled > min(facts.d for facts in self.parties.values()):
                 raise InvalidInput("n_sampled must be at most the smallest party's number of columns.")
         if self.penalty != SeparablePenalty():
-            raise Unsupported("Frank-Wolfe over parties works on the l1 ball without a penalty.")
+            raise Unsupported("Frank-Wolfe over parties works on the l1 ball and takes no penalty: leave it out.")
         if not math.isfinite(self.limit):
             raise InvalidInput(
-                f"the {self.objective.loss.name} loss has unbounded slopes: give it a residual_clip; value bound times "
-                "radius plus the largest target changes nothing."
+                f"the {self.objective.loss.name} loss has unbounded slopes: give it a residual_clip; a clip of value "
+                "bound times radius plus the largest target changes nothing."
             )
 
     @property
@@ -105,7 +106,7 @@ class DistributedFrankWolfe(VerticalTask):
 
     @property
     def n_rounds(self) -> int:
-        """Exchanges: two per step."""
+        """Number of exchanges, two per step."""
         return 2 * self.n_steps
 
     @cached_property
@@ -115,7 +116,7 @@ class DistributedFrankWolfe(VerticalTask):
         return {name: int(start) for name, start in zip(self.parties, starts, strict=False)}
 
     def owner(self, column: int) -> tuple[str, int]:
-        """Party that holds a column, and the column's place there."""
+        """Return the party that holds a column, and the column's index there."""
         for name, facts in self.parties.items():
             if column < self.offsets[name] + facts.d:
                 return name, column - self.offsets[name]
@@ -123,7 +124,7 @@ class DistributedFrankWolfe(VerticalTask):
 
     @property
     def d(self) -> int:
-        """Number of all columns."""
+        """Number of columns of all parties."""
         return sum(facts.d for facts in self.parties.values())
 
     @property
@@ -133,14 +134,16 @@ class DistributedFrankWolfe(VerticalTask):
 
     @property
     def smallest_probability(self) -> float:
-        """Smallest probability of a column to be raced."""
+        """Smallest probability of a column to be considered in a step."""
         if self.n_sampled is None:
             return 1.0
         return min(self.n_sampled / facts.d for facts in self.parties.values())
 
-    def path(self) -> Path:
+    def path(self) -> FrankWolfePath:
         """Return the path before its first step, over all columns or over those of one party."""
-        return Path(self.radius / len(self.parties) if self.product else self.radius, self.smallest_probability)
+        return FrankWolfePath(
+            self.radius / len(self.parties) if self.product else self.radius, self.smallest_probability
+        )
 
     def groups(self) -> tuple[str, ...]:
         """Names of the releases of one step."""
@@ -158,7 +161,7 @@ class DistributedFrankWolfe(VerticalTask):
 
 
 class FrankWolfeParty:
-    """A party's program."""
+    """Program of a party: it chooses among its own columns and shares those that move."""
 
     def __init__(
         self, task: DistributedFrankWolfe, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
@@ -172,40 +175,40 @@ class FrankWolfeParty:
         self.n_rounds = task.n_rounds
         self._round = 0
         self._run: int | None = None
-        self._path = task.path()  # over the own columns
-        self._place = -1  # the own choice of the newest step
+        self._path = task.path()  # over the party's own columns
+        self._place = -1  # the party's choice in the latest step
 
     @property
     def holder(self) -> DataHolder:
-        """The door to the party's data."""
+        """The holder of the party's data."""
         return self._holder
 
     def answer(self, request: Message) -> Message:
-        """Race the own columns, or share one."""
+        """Choose among the party's own columns, or share one."""
         if self._round >= self.task.n_rounds:
             raise PlanViolation("a request came after the last round.")
         if self._round % 2 == 0:
             reply = self._choose(request)
         else:
-            column = self._settled_column(request)
+            column = self._take_step(request)
             reply = self._send(request, column)
         self._round += 1
         return reply
 
-    def _settled_column(self, request: Message) -> int:
-        """Take the step, and return the column that is asked for: the one just chosen, or -1 for none."""
-        expect_arrays(request, "send")
+    def _take_step(self, request: Message) -> int:
+        """Take the step, and return the requested column: the one just chosen, or -1 for none."""
+        check_message(request, "send")
         column, moved = request.facts.get("column"), request.facts.get("moved")
         chosen, sign = self._place % self._facts.d, 1 if self._place < self._facts.d else -1
         if not isinstance(column, int) or not isinstance(moved, bool):
-            raise InvalidInput("a request does not say which column it asks for, or whether this party's choice moved.")
+            raise InvalidInput("a request must name the column it asks for and say whether this party's choice moved.")
         if (column >= 0 and not (moved and column == chosen)) or (self.task.product and not moved):
-            raise InvalidInput("a column was asked for that is not the one this party has just chosen.")
+            raise InvalidInput("a request asks for a column that this party has not just chosen.")
         self._path.move({chosen: sign} if moved else {})
         return column
 
     def own_weights(self) -> FloatArray:
-        """Return this party's part of the model: what its own choices that moved have led to."""
+        """Return this party's part of the model, computed from its own choices that moved."""
         if self._round < self.n_rounds:
             raise PlanViolation("the run is not over.")
         weights = np.zeros(self._facts.d)
@@ -215,7 +218,7 @@ class FrankWolfeParty:
 
     def _choose(self, request: Message) -> Message:
         task = self.task
-        expect_arrays(request, "choose", residual=("float64", (task.n,)))
+        check_message(request, "choose", residual=("float64", (task.n,)))
         self._inbox.put(RESIDUAL, request.arrays["residual"])
         columns = self._columns()
         query = LocalAtomScores(task.limit, columns, task.common_bound)
@@ -239,7 +242,7 @@ class FrankWolfeParty:
         return Message("choice", {"choice": np.array([self._place])})
 
     def _run_number(self) -> int:
-        """Label of this run's draws: with one seed the same at every party, and new in every run."""
+        """Number that labels the draws of this run; with a shared seed all parties get the same one."""
         if self._run is None:
             self._run = self._source.word() >> 1
         return self._run
@@ -252,13 +255,13 @@ class FrankWolfeParty:
         return NiceSampling(self._facts.d, n_sampled).draw(stream)
 
     def _signed(self, place: int, columns: tuple[int, ...] | None) -> int:
-        """Column and sign as one number: the column for +, the column plus d for -, of this party."""
+        """Column and sign as one number: the party's column for +, the column plus d for -."""
         if columns is None:
             return place
         return columns[place % len(columns)] + (self._facts.d if place >= len(columns) else 0)
 
     def _places(self, columns: tuple[int, ...] | None) -> dict[str, Any]:
-        """Where the raced candidates stand among those of all parties."""
+        """Positions of this party's candidates among those of all parties."""
         own = np.arange(self._facts.d) if columns is None else np.array(columns)
         own = own + self.task.offsets[self.name]
         return {"places": tuple(np.concatenate([own, own + self.task.d]).tolist()), "n_places": 2 * self.task.d}
@@ -271,7 +274,7 @@ class FrankWolfeParty:
         return Message("column", {"column": values})
 
     def state(self) -> Message:
-        """Return round, run, the newest choice and the path."""
+        """Return the round, the run number, the latest choice and the path."""
         kept = self._path.kept
         arrays = {
             "kept columns": np.array(list(kept), np.int64),
@@ -281,7 +284,7 @@ class FrankWolfeParty:
         return Message("state", arrays, facts)
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         columns, kept = state.arrays["kept columns"].tolist(), state.arrays["kept"].tolist()
         run = state.facts["run"]
         self._round, self._run = int(state.facts["round"] or 0), None if run is None else int(run)
@@ -289,15 +292,15 @@ class FrankWolfeParty:
         self._path.kept = dict(zip(columns, kept, strict=True))
 
 
-class FrankWolfeCoordinator(PathCoordinator):
-    """The coordinator's program; it holds the label and the columns that became active."""
+class FrankWolfeCoordinator(FrankWolfeCoordinatorBase):
+    """Program of the coordinator, who holds the label and the columns that became active."""
 
     def __init__(self, task: DistributedFrankWolfe, target: FloatArray, charges: Charges, source: RandomSource) -> None:
         super().__init__(task, target, charges, source)
         self._asked: FloatArray | None = None
 
     def scores(self) -> FloatArray:
-        """Predictions of all people, exact, from the columns that are active."""
+        """Exact predictions for all people, from the active columns."""
         task = self.task
         bits = Grids(task.n, task.d).weight_bits
         sparse = SparseWeights(task.d, self.path.weights(), self.path.radius)
@@ -308,7 +311,7 @@ class FrankWolfeCoordinator(PathCoordinator):
         return out * spacing
 
     def requests(self) -> Mapping[str, Message]:
-        """Ask for finalists, or for the column that is missing."""
+        """Return the requests for finalists, or for the column that is missing."""
         if self.round % 2 == 1:
             return self._outcome()
         if self._asked is None:
@@ -320,9 +323,9 @@ class FrankWolfeCoordinator(PathCoordinator):
         return dict.fromkeys(self.task.parties, message)
 
     def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
-        """Take the step, or the column."""
+        """Process the choices and take the step, or process the requested column."""
         if set(replies) != set(self.task.parties) or totals:
-            raise InvalidInput("the replies are not those of this round.")
+            raise InvalidInput("the replies do not belong to this round.")
         if self.round % 2 == 1:
             self._take_vectors(replies, "column", self.task.n)
         else:
@@ -337,7 +340,7 @@ class FrankWolfeCoordinator(PathCoordinator):
 
     def _winner(self, replies: Mapping[str, Message]) -> dict[str, int]:
         for reply in replies.values():
-            expect_arrays(reply, "finalist", **FINALIST)
+            check_message(reply, "finalist", **FINALIST)
         finalists = [
             Finalist(int(reply.arrays["place"][0]), float(reply.arrays["score"][0]), reply.arrays["digits"])
             for reply in replies.values()
@@ -352,10 +355,10 @@ class FrankWolfeCoordinator(PathCoordinator):
     @staticmethod
     def _own_choices(replies: Mapping[str, Message]) -> dict[str, int]:
         for reply in replies.values():
-            expect_arrays(reply, "choice", **CHOICE)
+            check_message(reply, "choice", **CHOICE)
         return {name: int(reply.arrays["choice"][0]) for name, reply in replies.items()}
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         super().restore(state)
         self._asked = None

@@ -1,9 +1,10 @@
 """Distributed private Frank-Wolfe with every message public (transcript view), for the squared loss.
 
-Once, the label holder releases a noisy sketch of the target. In every step each party releases its choice among its own
-signed columns and a noisy score of it; the best party's column moves, and the first time it does so its noisy sketch is
-released: cached, and used again at no cost. Residuals are spread back from the sketches by everyone. Proof:
-``frank_wolfe.proof.md``; sketches after Lou & Cheung (AAAI 2018), with noise that one person's change needs.
+First the label holder releases a noisy sketch of the target, once. In every step each party releases its choice among
+its own signed columns and a noisy score of the choice. The column of the best party moves; when a column moves for the
+first time, its noisy sketch is released, and later steps use it again at no cost. Everyone computes residuals from the
+sketches. Proof: ``frank_wolfe.proof.md``; sketches after Lou & Cheung (AAAI 2018), with noise calibrated to the change
+of one person.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, Mechanism, NoisyMax
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL, LocalAtomScores, WeightedRows
 from dperm.queries.transcript import SketchedColumn, SketchedTarget
-from dperm.solvers._checks import share, whole
+from dperm.solvers.option_checks import require_share, require_whole
 from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe, FrankWolfeParty, choice_group
-from dperm.solvers.vertical.path import PathCoordinator
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import expect_arrays
+from dperm.solvers.vertical.frank_wolfe_path import FrankWolfeCoordinatorBase
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.task import check_message
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["SketchedFrankWolfe"]
@@ -43,7 +44,7 @@ class SketchedFrankWolfe(DistributedFrankWolfe):
     """Distributed DP Frank-Wolfe in the transcript view.
 
     **Guarantee.** Released to everyone who sees any message: one sketch of the target, at most min(n_steps, d) sketches
-    of columns, and per step and party one choice and one noisy score. It covers the participants too.
+    of columns, and per step and party one choice and one noisy score. It also covers the participants.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class SketchedFrankWolfe(DistributedFrankWolfe):
     sketch_seed : str
         Public seed of its signs.
     sketch_share, choice_share : float
-        Parts of the budget for all sketches and for the choices; the rest is for the noisy scores.
+        Shares of the budget for all sketches and for the choices; the rest is for the noisy scores.
     """
 
     view: str = "transcript"
@@ -62,21 +63,23 @@ class SketchedFrankWolfe(DistributedFrankWolfe):
     choice_share: float = 0.25
 
     name: ClassVar[str] = "sketched-frank-wolfe"
-    common_draws: ClassVar[bool] = False  # sketches and scores carry Gaussian noise of each party
-    #: columns that were never chosen have no sketch
+    common_draws: ClassVar[bool] = False  # each party adds its own Gaussian noise to sketches and scores
+    #: releases that may stay unused: columns that were never chosen have no sketch
     may_forfeit: ClassVar[tuple[str, ...]] = (SketchedColumn.name,)
     views: ClassVar[tuple[str, ...]] = ("transcript",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self, "n_sketch")
-        share(self, "sketch_share", "choice_share")
+        require_whole(self, "n_sketch")
+        require_share(self, "sketch_share", "choice_share")
         if self.sketch_share + self.choice_share >= 1.0:
-            raise InvalidInput("sketch_share and choice_share must leave something for the scores.")
+            raise InvalidInput("sketch_share and choice_share must sum to less than 1, to leave budget for the scores.")
         if not isinstance(self.objective.loss, Squared):
-            raise Unsupported("residuals from sketches are linear: the transcript view takes the squared loss.")
+            raise Unsupported(
+                "task 'sketched-frank-wolfe' takes the squared loss only: sketches give linear residuals."
+            )
         if self.product:
-            raise Unsupported("the transcript view keeps one atom per step.")
+            raise Unsupported("task 'sketched-frank-wolfe' takes one atom per step: leave product out.")
 
     @property
     def n_released(self) -> int:
@@ -98,18 +101,18 @@ class SketchedFrankWolfe(DistributedFrankWolfe):
         return Plan(tuple(releases))
 
     def mechanism(self, group: str) -> Mechanism:
-        """The noise of a group of releases."""
+        """Return the mechanism of a group of releases."""
         kind = NoisyMax if self.calibrated.release(group).kind == "selection" else GaussianNoise
         return kind(self.calibrated.noise_multiplier(group))
 
     def charge(self, group: str, charges: Charges) -> None:
-        """Write down another participant's release, which tells about the same people."""
+        """Charge another participant's release, which is about the same people."""
         charges.charge(group, self.mechanism(group).event(2.0))
 
     def residual(
         self, weights: Mapping[int, float], columns: Mapping[int, FloatArray], target: FloatArray
     ) -> FloatArray:
-        """Residuals of all people as the sketches tell them, clipped: public."""
+        """Return the residuals of all people computed from the sketches, clipped; public."""
         total = -target
         for column, weight in weights.items():
             total = total + weight * columns[column]
@@ -125,14 +128,14 @@ class SketchedFrankWolfe(DistributedFrankWolfe):
 
 
 class SketchedParty(FrankWolfeParty):
-    """A party's program."""
+    """Program of a party in the transcript view."""
 
     task: SketchedFrankWolfe
 
     def _choose(self, request: Message) -> Message:
         task = self.task
-        expect_arrays(request, "choose", residual=("float64", (task.n,)))
-        if self._round == 0:  # the label holder's sketch, without which there are no residuals
+        check_message(request, "choose", residual=("float64", (task.n,)))
+        if self._round == 0:  # the label holder has released its sketch for the first residuals
             task.charge(SketchedTarget.name, self._charges)
         self._inbox.put(RESIDUAL, request.arrays["residual"])
         score = np.zeros(1)
@@ -160,8 +163,8 @@ class SketchedParty(FrankWolfeParty):
         return Message("sketch", {"sketch": self._holder.release(query, task.mechanism(group))})
 
 
-class SketchedCoordinator(PathCoordinator):
-    """The coordinator's program; it holds the label, and all else that it knows is public."""
+class SketchedCoordinator(FrankWolfeCoordinatorBase):
+    """Program of the coordinator, who holds the label; everything else it has is public."""
 
     task: SketchedFrankWolfe
 
@@ -170,7 +173,7 @@ class SketchedCoordinator(PathCoordinator):
         self._target: FloatArray | None = None
 
     def requests(self) -> Mapping[str, Message]:
-        """Ask for choices, or for the sketch that is missing."""
+        """Return the requests for choices, or for the sketch that is missing."""
         task = self.task
         if self.round % 2 == 1:
             return self._outcome(elsewhere=bool(self._missing))
@@ -181,17 +184,17 @@ class SketchedCoordinator(PathCoordinator):
         return dict.fromkeys(task.parties, Message("choose", {"residual": residual}, {"round": self.round}))
 
     def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
-        """Take the step, or the sketch."""
+        """Process the choices and take the step, or process the requested sketch."""
         task = self.task
         if set(replies) != set(task.parties) or totals:
-            raise InvalidInput("the replies are not those of this round.")
+            raise InvalidInput("the replies do not belong to this round.")
         if self.round % 2 == 1:
             self._take_vectors(replies, "sketch", task.n_sketch)
             for _ in self._missing:
                 task.charge(SketchedColumn.name, self._charges)
         else:
             for name, reply in replies.items():
-                expect_arrays(reply, "scored", place=("int64", (1,)), score=("float64", (1,)))
+                check_message(reply, "scored", place=("int64", (1,)), score=("float64", (1,)))
                 task.charge(choice_group(name), self._charges)
                 task.charge(_score_group(name), self._charges)
             best = max(replies, key=lambda name: float(replies[name].arrays["score"][0]))
@@ -202,6 +205,6 @@ class SketchedCoordinator(PathCoordinator):
         return {"target": np.zeros(0) if self._target is None else self._target.copy()}
 
     def restore(self, state: Message) -> None:
-        """Go on from a state; a release that was made is never made again."""
+        """Continue from a state; a release that was made is never made again."""
         super().restore(state)
         self._target = state.arrays["target"].copy() if state.arrays["target"].size else None

@@ -1,7 +1,7 @@
-"""A vertical task: the public description that every participant agrees on, and that builds both sides' programs.
+"""Vertical tasks: the public description of a run that all participants agree on.
 
-Nothing in a task depends on data: parties are named with the public facts of their columns. From it follow the plan of
-the whole run, its noise, the programs and the report.
+A task does not depend on data: it names the parties with the public facts of their columns. It determines the plan of
+the whole run and its noise, and builds both sides' programs and the report.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from dperm.privacy.accounting.guarantee import Accounting, Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import NOT_COVERED, PrivacyReport, ReleaseLine
-from dperm.solvers._checks import whole
-from dperm.solvers.vertical.programs import CoordinatorProgram, Message, TrainedParty
+from dperm.solvers.option_checks import require_whole
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, TrainedParty
 from dperm.solvers.vertical.views import VIEWS, view_of
 from dperm.types import FloatArray
 
-__all__ = ["MOST_ROUNDS", "VerticalResult", "VerticalTask", "expect_arrays", "few_enough"]
+__all__ = ["MOST_ROUNDS", "VerticalResult", "VerticalTask", "check_message", "check_round_count"]
 
 
-#: of any method; whoever is asked to take part need not work out a plan without end
+#: limit for all methods, so that a participant never has to compute an endless plan from a received task
 MOST_ROUNDS = 1_000_000
 
-_ALIGNMENT = "who the common people are: alignment shows it to the parties"
+_ALIGNMENT = "who the common people are: alignment reveals it to the parties"
 
 
 @dataclass(frozen=True)
 class VerticalResult:
-    """What was learnt: the released weights of every party's scaled columns, and the report.
+    """Result of a run: the weights of every party's scaled columns, and the report.
 
-    ``held`` weights were never protected by noise and stay with their holders.
+    With ``held`` the weights are not protected by noise and must stay with their holders.
     """
 
     weights: Mapping[str, FloatArray]
@@ -69,11 +69,12 @@ class VerticalTask(ABC):
     parties : mapping of str to Facts
         Public facts of each party's columns, in the order of the model.
     budget : Budget
-        What the whole run may spend. Every participant charges all of it to its own ledger.
+        Budget of the whole run. Every participant charges all of it to its own ledger.
     neighbours : Neighbours
-        What one person's change is.
+        The neighbouring relation.
     view : {"model", "transcript"}
-        Whom the guarantee covers: everyone who sees the model or any released step, or everyone who sees every message.
+        Against whom the guarantee holds: everyone who sees the model or any released step, or everyone who sees every
+        message.
     target_low, target_high : float
         Public bounds on the target; 0 and 1 for two classes.
     """
@@ -87,7 +88,7 @@ class VerticalTask(ABC):
     target_high: float = 1.0
 
     name: ClassVar[str]
-    #: arrays of messages that may leave the trusted domain in the model view: they were released
+    #: arrays of messages that may leave the trusted domain in the model view, because they were released
     public_arrays: ClassVar[frozenset[str]] = frozenset()
     views: ClassVar[tuple[str, ...]] = ("model",)
     #: whether every draw is labelled by run, round and column, so that with a seed all participants share one stream
@@ -111,7 +112,7 @@ class VerticalTask(ABC):
         if self.objective.loss.n_outputs != 1:
             raise Unsupported("vertical tasks take two classes or one number to predict.")
         if self.objective.constraint is not None or self.objective.unpenalised:
-            raise Unsupported("vertical tasks take no constraint, and free their intercepts by themselves.")
+            raise Unsupported("vertical tasks take no constraint and no unpenalised weights: leave both out.")
         penalty = self.penalty
         if not (math.isinf(penalty.low) and math.isinf(penalty.high)):
             raise Unsupported("vertical tasks take penalty none, l1, l2 or elastic-net.")
@@ -129,28 +130,28 @@ class VerticalTask(ABC):
 
     @property
     def shared_domain(self) -> TrustedDomain | None:
-        """The domain, where the view leaves participants uncovered; without one nothing can be shared."""
+        """The trusted domain if the view does not cover participants, else None: then nothing can be shared."""
         return None if VIEWS[self.view].covers_participants else self.domain
 
     @property
     def domain(self) -> TrustedDomain:
-        """Who may see per-person values in the model view."""
+        """The participants, who may see per-person values in the model view."""
         return TrustedDomain(f"{self.name} run", ("coordinator", *self.parties))
 
     def unpenalised(self, party: str) -> tuple[int, ...]:
-        """Columns of a party that no penalty touches."""
+        """Return the columns of a party that are not penalised."""
         facts = self.parties[party]
         return (facts.d - 1,) if facts.d > facts.n_features else ()
 
     def score_spacing(self, box: float) -> float:
-        """Public grid of partial scores for weights within ``box``: their total takes at most 52 bits."""
+        """Return the public grid spacing of partial scores for weights within ``box``; their total fits in 52 bits."""
         reach = sum(facts.d * facts.value_bound * box for facts in self.parties.values())
         return math.ldexp(power_of_two_above(reach), -52)
 
     # ------------------------------------------------------------------------------------------------ the plan
     @abstractmethod
     def plan(self) -> Plan:
-        """List every release of the run, by whom."""
+        """List every release of the run, by party."""
 
     @cached_property
     def calibrated(self) -> CalibratedPlan:
@@ -159,7 +160,7 @@ class VerticalTask(ABC):
 
     @cached_property
     def accounting(self) -> Accounting:
-        """The numbers of the whole run."""
+        """The accounting of the whole run."""
         return Accounting.of(self.calibrated.event, self.budget.delta)
 
     @property
@@ -169,7 +170,7 @@ class VerticalTask(ABC):
 
     @abstractmethod
     def coordinator(self, target: FloatArray, charges: Charges, source: RandomSource) -> CoordinatorProgram:
-        """Return the coordinator's program; it holds the label."""
+        """Return the program of the coordinator, who holds the label."""
 
     @abstractmethod
     def party(self, name: str, design: DesignMatrix, charges: Charges, source: RandomSource) -> TrainedParty:
@@ -178,20 +179,20 @@ class VerticalTask(ABC):
     def source(self, participant: str, insecure_seed: int | str | None = None) -> RandomSource:
         """Return a participant's source of noise.
 
-        With a seed, two participants would otherwise add the same noise, and hide nothing from each other's sums.
+        With a seed each participant gets its own stream; otherwise two participants would add the same noise.
         """
         made = RandomSource(insecure_seed)
         return made if self.common_draws else made.stream(participant)
 
     def check_party(self, name: str, design: DesignMatrix) -> None:
-        """Refuse a design that is not the one that was agreed on."""
+        """Refuse a design that does not match the facts that were agreed on."""
         if name not in self.parties:
             raise InvalidInput(f"{name!r} is not a party of this run.")
         if Facts.of_design(design.shape) != self.parties[name]:
-            raise InvalidInput(f"the columns of party {name!r} do not have the public facts that the run agreed on.")
+            raise InvalidInput(f"the columns of party {name!r} do not match the public facts agreed on for this run.")
 
     def check_target(self, target: FloatArray) -> FloatArray:
-        """Return the target within its public bounds; only its length is looked at."""
+        """Return the target clipped to its public bounds; only its length is checked."""
         values = np.asarray(target, np.float64)
         if values.shape != (self.n,):
             raise InvalidInput(f"the target must have one number for each of {self.n} people.")
@@ -199,14 +200,14 @@ class VerticalTask(ABC):
 
     # ---------------------------------------------------------------------------------------------- the report
     def release_lines(self) -> Iterable[ReleaseLine]:
-        """Every group of releases with its noise; sizes and sensitivities follow from public numbers."""
+        """Yield every group of releases with its noise; sizes and sensitivities follow from public numbers."""
         audience = VIEWS[self.view].audience
         for planned in self.calibrated.plan.releases:
             multiplier = planned.noise_multiplier(self.calibrated.scale)
             yield ReleaseLine(planned.query, planned.kind, planned.count, 0, multiplier, None, None, None, audience)
 
     def public_facts(self) -> dict[str, Any]:
-        """What was assumed public: the parties, the objective, and every option of the method."""
+        """Return what is assumed public: the parties, the objective, and every option of the method."""
         common = {f.name for f in fields(VerticalTask)}
         options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in common}
         return options | {
@@ -220,7 +221,7 @@ class VerticalTask(ABC):
         }
 
     def report(self, *, secure: bool = True) -> PrivacyReport:
-        """Return the report of a run; the ledger's part is added by whoever keeps the ledger."""
+        """Return the report of a run, without the ledger's part, which the owner of the ledger adds."""
         reason = self.no_guarantee if secure else "insecure_seed makes the noise reproducible"
         accounting = self.accounting
         guarantee = None
@@ -231,7 +232,7 @@ class VerticalTask(ABC):
                 neighbours=self.neighbours,
                 view=self.view,
                 assumptions=(
-                    "every participant runs this program as it is (semi-honest) and keeps its noise to itself",
+                    "every participant runs this program unchanged (semi-honest) and keeps its noise secret",
                     "declared bounds of every party's columns and of the target were not taken from the data",
                     *VIEWS[self.view].assumptions,
                 ),
@@ -250,21 +251,21 @@ class VerticalTask(ABC):
         )
 
     def without_noise(self) -> VerticalTask:
-        """Return the task with a budget so large that the noise vanishes, for checks of its arithmetic."""
+        """Return the task with a budget so large that the noise is negligible, for tests of its arithmetic."""
         return replace(self, budget=Budget(1e9, self.budget.delta))
 
 
-def few_enough(task: VerticalTask, name: str) -> None:
+def check_round_count(task: VerticalTask, name: str) -> None:
     """Refuse a number of rounds or steps that is not a whole number from 1 to :data:`MOST_ROUNDS`."""
-    whole(task, name)
+    require_whole(task, name)
     if getattr(task, name) > MOST_ROUNDS:
         raise InvalidInput(f"{name} must be at most {MOST_ROUNDS}.")
 
 
-def expect_arrays(message: Message, kind: str, **arrays: tuple[str, tuple[int, ...]]) -> None:
-    """Refuse a message of another kind, or without exactly these arrays of these types and shapes."""
+def check_message(message: Message, kind: str, **arrays: tuple[str, tuple[int, ...]]) -> None:
+    """Refuse a message of another kind, or with other arrays, types or shapes than these."""
     if message.kind != kind:
-        raise InvalidInput(f"a message of kind {kind!r} was expected here, not {message.kind!r}.")
+        raise InvalidInput(f"expected a message of kind {kind!r} here, not {message.kind!r}.")
     got = {name: (str(value.dtype), value.shape) for name, value in message.arrays.items()}
     if got != arrays:
-        raise InvalidInput(f"a message of kind {kind!r} has arrays other than those agreed on.")
+        raise InvalidInput(f"a message of kind {kind!r} does not have the arrays that the protocol prescribes.")

@@ -1,7 +1,7 @@
-"""Views: whom the guarantee of a vertical run covers. A view is registered here and nowhere else.
+"""Views: against whom the guarantee of a vertical run holds. All views are registered here.
 
-A task names its view and takes everything that follows from it from :data:`VIEWS`: who may see per-person values, what
-the report says, which neighbours are proved, and which bytes the contract suite compares.
+A task names its view, and :data:`VIEWS` says what follows: who may see per-person values, what the report says, which
+neighbouring relations are proved, and which bytes the contract suite compares.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ __all__ = ["PLANNED", "VIEWS", "View", "view_of"]
 
 @dataclass(frozen=True)
 class View:
-    """What follows from a view.
+    """A view and its consequences.
 
     Attributes
     ----------
     name : str
+        Name of the view.
     audience : str
-        Whom the guarantee covers, for the lines of a report.
+        Against whom the guarantee holds, for the lines of a report.
     covers_participants : bool
         Whether every message is covered. If not, participants form a trusted domain in which per-person values travel.
     neighbours : tuple of Neighbours
-        What is proved.
+        Neighbouring relations for which it is proved.
     assumptions, not_covered : tuple of str
-        Sentences of the report beside those of every vertical run.
+        Sentences of the report in addition to those of every vertical run.
     """
 
     name: str
@@ -47,11 +48,11 @@ VIEWS: dict[str, View] = {
             "everyone who sees the model or any step",
             covers_participants=False,
             neighbours=tuple(Neighbours),
-            assumptions=("the participants may see per-person values of each other",),
+            assumptions=("the participants may see each other's per-person values",),
             not_covered=(
                 "the participants themselves (model view): partial scores, residuals and shared columns travel between "
-                "them without noise, and from a few dozen rounds a participant can reconstruct other parties' rows and "
-                "the labels",
+                "them without noise, and after a few dozen rounds a participant can reconstruct other parties' rows "
+                "and the labels",
             ),
         ),
         View(
@@ -63,8 +64,8 @@ VIEWS: dict[str, View] = {
     )
 }
 
-#: views that are planned: nothing of them is offered, and nothing is claimed. In the encrypted one scores and residuals
-#: would travel encrypted, and a key holder without data would open noised sums only
+#: views that are planned but not implemented, without any claim. In the encrypted view scores and residuals would
+#: travel encrypted, and a key holder without data would decrypt noisy sums only
 PLANNED = frozenset({"encrypted"})
 
 
@@ -76,7 +77,7 @@ def view_of(name: str) -> View:
     """
     known = " or ".join(map(repr, VIEWS))
     if isinstance(name, str) and name in PLANNED:
-        raise Unsupported(f"the {name} view is planned, and nothing is claimed for it yet: view must be {known}.")
+        raise Unsupported(f"the {name} view is not implemented yet: view must be {known}.")
     if not isinstance(name, str) or name not in VIEWS:
         raise InvalidInput(f"view must be {known}, not {name!r}.")
     return VIEWS[name]

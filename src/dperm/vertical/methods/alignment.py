@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dperm.errors import DpermWarning, InvalidData, InvalidInput, ProtocolError, StateLost
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.types import IntArray
 from dperm.vertical.identity.keys import Identity
 from dperm.vertical.methods.blinding import POINT_BYTES, Blinding

@@ -15,7 +15,7 @@ import numpy as np
 
 from dperm.errors import InvalidInput
 from dperm.privacy.ledger.scope import InnerScope
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.types import FloatArray, IntArray
 from dperm.validation import whole
 from dperm.vertical.session.row_checks import refuse_different_rows

@@ -20,7 +20,7 @@ from scipy.special import expit
 from dperm.atomic_files import write_atomically
 from dperm.errors import InvalidInput
 from dperm.privacy.ledger.scope import InnerScope
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.types import FloatArray, IntArray
 from dperm.vertical.identity.names import require_safe_name
 from dperm.vertical.methods.training import MODEL_FORMAT

@@ -20,7 +20,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.solvers.vertical import TASKS
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram, TrainedParty
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Fact, Message, PartyProgram, TrainedParty
 from dperm.solvers.vertical.task import VerticalTask
 from dperm.types import FloatArray
 from dperm.vertical.participant.tables import LabelTable, PartyTable

@@ -13,7 +13,7 @@ from functools import cached_property
 from dperm.errors import BudgetRefused, DpermWarning, InvalidInput, PeerRefused
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope
-from dperm.solvers.vertical.programs import Fact, Message, PartyProgram
+from dperm.solvers.vertical.protocol import Fact, Message, PartyProgram
 from dperm.validation import is_number
 from dperm.vertical.identity.keys import Identity
 from dperm.vertical.methods.alignment import ALIGN

@@ -14,7 +14,7 @@ import numpy as np
 
 from dperm.errors import DpermError, PeerRefused, ProtocolError, RunError
 from dperm.privacy.ledger.scope import InnerScope
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Fact, Message
 from dperm.vertical.session import reservations
 from dperm.vertical.session.row_checks import refuse_changed_rows
 from dperm.vertical.session.run_folder import Record, RunFolder

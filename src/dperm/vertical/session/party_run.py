@@ -21,7 +21,7 @@ import numpy as np
 from dperm.errors import ProtocolError, StateLost
 from dperm.privacy.ledger.scope import InnerScope
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.vertical.programs import Message, PartyProgram
+from dperm.solvers.vertical.protocol import Message, PartyProgram
 from dperm.vertical.identity.keys import Identity
 from dperm.vertical.session import reservations
 from dperm.vertical.session.row_checks import refuse_changed_rows

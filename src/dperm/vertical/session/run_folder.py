@@ -17,7 +17,7 @@ import numpy as np
 
 from dperm.atomic_files import sync_folder
 from dperm.errors import InvalidInput, ProtocolError, StateLost
-from dperm.solvers.vertical.programs import Fact, Message
+from dperm.solvers.vertical.protocol import Fact, Message
 from dperm.vertical.identity.names import require_safe_name
 from dperm.vertical.transport.wire import checksum, decode, encoded_parts, encoded_size
 

@@ -15,7 +15,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope
-from dperm.solvers.vertical.programs import CoordinatorProgram, Fact, Message, PartyProgram
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Fact, Message, PartyProgram
 from dperm.vertical.identity.names import require_safe_name
 
 __all__ = ["CHECK", "JOIN", "START", "CoordinatorHandler", "PartyHandler", "PreparedRun", "RunSpec"]

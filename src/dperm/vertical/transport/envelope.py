@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dperm.errors import BudgetRefused, DpermError, PeerRefused, ProtocolError, StateLost
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.names import is_safe_name
 from dperm.vertical.transport.wire import DEFAULT_LIMIT, Reader, checksum, decode, digest, encode, text
 

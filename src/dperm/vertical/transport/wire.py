@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from dperm.errors import InvalidInput, ProtocolError
-from dperm.solvers.vertical.programs import Fact, Message
+from dperm.solvers.vertical.protocol import Fact, Message
 
 __all__ = [
     "DEFAULT_LIMIT",

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from numpy.typing import NDArray
 
 from dperm.errors import ProtocolError
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.types import IntArray
 from dperm.vertical.identity.keys import Identity, Trust
 

@@ -67,7 +67,12 @@ def test_a_forecast_is_shown(monkeypatch, excess, warned):
     def foresee(self, objective, facts, calibrated, neighbours):
         seen.append((facts.n, facts.n_features, objective.loss.name))
         return SimpleNamespace(
-            excess=excess, null_excess=0.5, basis="a theorem", assumes=("a short optimum",), doubts=(), least_seen=None
+            excess=excess,
+            null_excess=0.5,
+            basis="a theorem",
+            assumptions=("a short optimum",),
+            warnings=(),
+            min_column_deviation=None,
         )
 
     monkeypatch.setattr(GradientDescent, "forecast", foresee, raising=False)

@@ -80,9 +80,9 @@ def test_the_forecast_shows_which_columns_are_lost(wide):
     y = rng.random(n) < 1.0 / (1.0 + np.exp(-3.0 * X[:, 0]))
     model = DPLogisticRegression(bounds=Bounds(features=(-3 * wide, 3 * wide)), insecure_seed=0)
     forecast = model.plan(n, 5).forecast
-    assert 0.002 < forecast.least_seen < 0.05
-    assert any("of its range loses half" in text for text in forecast.assumes)
-    lost = 1.0 / (6.0 * wide) < forecast.least_seen
+    assert 0.002 < forecast.min_column_deviation < 0.05
+    assert any("of its range loses half" in text for text in forecast.assumptions)
+    lost = 1.0 / (6.0 * wide) < forecast.min_column_deviation
     assert lost == (wide > 1)
     assert (model.fit(X, y).score(X, y) < 0.7) == lost
 
@@ -135,8 +135,8 @@ def test_a_tuner_refuses_models_that_no_search_covers():
 
 def test_a_local_plan_can_be_read():
     text = str(LocalLogisticRegression(bounds=Bounds(features=(-1, 1))).plan(10_000, 3))
-    assert text.startswith("10000 people: expected excess risk")
-    assert "people are needed to gain half of what can be gained over weights 0" in text
+    assert text.startswith("10000 people: expected excess loss")
+    assert "people are needed for half of the possible improvement over the null model" in text
     assert "assuming" in text
 
 

@@ -1,4 +1,4 @@
-"""The test problems of the local model, the excess risk of weights on them, and collections drawn from their law."""
+"""Test problems of the local model, the excess loss of weights on them, and collections drawn from their law."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Population:
         self.rows = self.model._rows(p, None)
         self.linear = self.model._linear(self.rows, 1, 2)
         self.plan = self.model.plan(1000, p)
-        scaled = self.scaled = self.rows.of(x)
+        scaled = self.scaled = self.rows.apply(x)
         if loss == "logistic":
             chance = special.expit(length * x[:, 0])
             self.records, self.likely = np.vstack([scaled, -scaled]), np.append(chance, 1.0 - chance)
@@ -105,7 +105,7 @@ class Population:
             state = descent.start()
             for size in rng.multinomial(n, np.full(descent.n_rounds, 1.0 / descent.n_rounds)):
                 task = descent.task(state)
-                state = descent.after(state, drawn(task, chances(task, self.records, self.likely), size, rng))
+                state = descent.next_state(state, drawn(task, chances(task, self.records, self.likely), size, rng))
             shrunk.append(self.risk(descent.shrunk(state)[0]) - self.null)
             plain.append(self.risk(descent.estimate(state)) - self.null)
         return np.array(shrunk), np.array(plain)

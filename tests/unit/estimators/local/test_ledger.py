@@ -1,4 +1,4 @@
-"""What collections cost: charges, caps, reports."""
+"""Charges of collections, caps and reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from dperm import Bounds, Budget, Ledger, LocalLinearRegression, LocalLogisticRegression, Marginals, SmoothQueries
 from dperm.errors import BudgetRefused, InvalidData, InvalidInput, Unsupported
-from dperm.estimators.local.report import task_charged
+from dperm.estimators.local.report import charge_task
 from dperm.privacy.accounting.events import Gaussian, RandomizedResponse
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import Counts, Task
@@ -121,7 +121,7 @@ class TestTheSamePeopleAgain:
         counts = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
         ledger = Ledger(dataset="people")
         counted(ledger, counts)
-        with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+        with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
             counted(ledger, counts + counts)
         with pytest.raises(InvalidInput, match="say how many people"):
             counted(ledger, counts, n_people=None)
@@ -130,13 +130,13 @@ class TestTheSamePeopleAgain:
                 counted(ledger, counts, n_people=bad)
         assert fits(ledger) == 1
 
-    def test_three_people_in_four_hundred_waves(self):
+    def test_repeated_collections_from_three_people_are_refused(self):
         ledger = Ledger(dataset="people")
         ledger.set_cap(Budget(1.0, 1e-6))
         model = Marginals(1.0, n_bits=1, k=1, n_people=100, ledger=ledger)
         total = model.task.collect(np.ones((3, 1), bool), RandomSource())
         model.fit_counts(total, n_people=3)
-        with pytest.raises(InvalidInput, match="6 reports of 3 people"):
+        with pytest.raises(InvalidInput, match="6 reports from 3 people"):
             model.fit_counts(total + model.task.collect(np.ones((3, 1), bool), RandomSource()), n_people=3)
         with pytest.raises(BudgetRefused):
             model.fit_counts(total, n_people=1200)
@@ -178,9 +178,9 @@ def test_a_charge_is_known_by_what_it_cost_not_by_its_words(table):
 
 
 class TestSeededCounts:
-    """What a seed made has no guarantee, whoever hands it in."""
+    """Counts made with a seed have no guarantee, whoever submits them."""
 
-    def test_they_are_not_laundered(self, table):
+    def test_fits_of_seeded_counts_have_no_guarantee(self, table):
         seeded = LocalLogisticRegression(1.0, bounds=BOUNDS, insecure_seed=0).fit(*table).counts_
         good = LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_
         assert (seeded.secure, good.secure, (good + good).secure) == (False, True, True)
@@ -232,13 +232,13 @@ class TestRoundsThatPeopleAnswer:
         state = descent.start()
         records = np.column_stack([x, np.ones(len(x))]) / np.sqrt(2) * np.where(y, 1, -1)[:, None]
         for group in np.array_split(records, 5):
-            state = descent.after(state, descent.task(state).collect(group, source))
+            state = descent.next_state(state, descent.task(state).collect(group, source))
         return model, descent, state
 
     def test_all_rounds_are_one_charge(self, table):
         ledger = Ledger(dataset="people")
         model, descent, state = self.rounds(table, ledger, RandomSource())
-        task_charged(ledger, descent, 5000)  # before anybody is asked
+        charge_task(ledger, descent, 5000)  # before anybody is asked
         for _ in range(2):
             model.fit_rounds(state, 1, n_people=5000)
         assert fits(ledger) == 1
@@ -251,7 +251,7 @@ class TestRoundsThatPeopleAnswer:
     def test_refusals(self, table):
         ledger = Ledger(dataset="people")
         model, descent, state = self.rounds(table, ledger, RandomSource())
-        with pytest.raises(InvalidInput, match="5000 reports of 4999 people"):
+        with pytest.raises(InvalidInput, match="5000 reports from 4999 people"):
             model.fit_rounds(state, 1, n_people=4999)
         with pytest.raises(InvalidInput, match="not the state"):
             LocalLogisticRegression(2.0, bounds=BOUNDS, solver="sgd").fit_rounds(state, 1)
@@ -273,17 +273,17 @@ class TestRoundsThatPeopleAnswer:
         records = np.column_stack([table[0], np.ones(5000)]) / np.sqrt(2) * np.where(table[1], 1, -1)[:, None]
         groups, states = np.array_split(records, 5), []
         for group in groups:
-            early = descent.after(early, descent.task(early).collect(group, RandomSource()))
+            early = descent.next_state(early, descent.task(early).collect(group, RandomSource()))
             states.append(early)
         model.set_params(refuse_hopeless=False)
         for known in (descent.start(), states[1], states[4], states[2], states[4]):
             model.fit_rounds(known, 1, n_people=5000)
         for _ in range(2):
-            with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+            with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
                 model.fit_rounds(state, 1, n_people=5000)
         # the last round asked again, of the same run
-        again = descent.after(states[3], descent.task(states[3]).collect(groups[4], RandomSource()))
-        with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+        again = descent.next_state(states[3], descent.task(states[3]).collect(groups[4], RandomSource()))
+        with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
             model.fit_rounds(again, 1, n_people=5000)
         assert fits(ledger) == 1
         model.fit_rounds(state, 1, n_people=10_000)

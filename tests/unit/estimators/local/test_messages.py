@@ -31,7 +31,7 @@ def table():
         ({"bounds": None}, InvalidBounds, "declared bounds"),
         ({"bounds": "declare"}, InvalidBounds, "declared bounds"),
         ({"bounds": Bounds(classes=[0, 1])}, InvalidBounds, "declared bounds"),
-        ({"bounds": Bounds(features=(0, 0))}, InvalidBounds, "equal bounds"),
+        ({"bounds": Bounds(features=(0, 0))}, InvalidBounds, "equal lower and upper bounds"),
         ({"bounds": Bounds(features=([0], [1]))}, InvalidBounds, "1 entries for 2 columns"),
         ({"epsilon": 20.0}, InvalidBudget, "between 0.001 and 16"),
         ({"epsilon": 0.0005}, InvalidBudget, "between 0.001 and 16"),

@@ -167,11 +167,11 @@ def test_changed_parameters_make_another_task():
     with pytest.raises(InvalidInput, match="parameters have changed"):
         queries.query([0])
     assert queries.set_params(epsilon=2.0).query([0]).value > 0.5
-    with pytest.raises(InvalidInput, match="k must not exceed"):
+    with pytest.raises(InvalidInput, match="k must be at most"):
         queries.set_params(k=4).fit(np.ones((500, 3)))
 
 
-def test_every_digit_of_a_bound_counts():
+def test_bounds_that_differ_in_the_last_digit_are_different_tasks():
     queries = SmoothQueries(1.0, low=np.array([0.0]), high=np.array([0.1234567891]))
     assert queries.set_params(high=np.array([0.1234567899])).task.inputs["high"] == [0.1234567899]
 
@@ -259,7 +259,7 @@ def test_with_a_lipschitz_constant_the_bias_is_a_bound(d):
         assert np.abs(tent(everywhere) - stands).max() <= answer.bias
 
 
-def test_refusals_in_words():
+def test_bad_arguments_are_refused_with_one_sentence():
     fitted = Marginals(4.0, n_bits=3, k=2, n_people=2000, insecure_seed=0).fit(np.ones((2000, 3), bool))
     for columns, values in (([0.7], None), ([0], [0.5]), (["a"], None), ({0: 0.5}, None), ("01", None), (0.5, None)):
         with pytest.raises(InvalidInput, match="whole numbers"):

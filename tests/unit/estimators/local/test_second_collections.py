@@ -1,4 +1,4 @@
-"""What is met twice under one task: second collections, runs of a descent, and counts of the wrong shape."""
+"""Several collections under one task: second collections, repeated descents, and counts of the wrong shape."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def test_two_collections_under_one_task_are_more_reports_than_people(table):
     ledger = Ledger(dataset="people")
     counted(ledger, first)
     counted(ledger, first)
-    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+    with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
         counted(ledger, second)
-    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+    with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
         counted(ledger, second)  # asking again does not help
     counted(Ledger(dataset="others"), second)
     shards = Ledger(dataset="people")
@@ -41,12 +41,12 @@ def test_two_collections_under_one_task_are_more_reports_than_people(table):
 def test_two_handles_on_one_ledger_are_one(table, tmp_path):
     first, second = (LocalLogisticRegression(1.0, bounds=BOUNDS).fit(*table).counts_ for _ in range(2))
     counted(Ledger(tmp_path / "book.db", dataset="people"), first)
-    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+    with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
         counted(Ledger(tmp_path / "book.db", dataset="people"), second)
     counted(Ledger(tmp_path / "book.db", dataset="others"), second)
     memory = Ledger(dataset="people")
     counted(memory, first)
-    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+    with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
         counted(memory.for_dataset("others").for_dataset("people"), second)
     counted(memory.for_dataset("others"), second)
 
@@ -57,7 +57,7 @@ def test_counts_that_differ_in_answers_alone_are_two_collections(table):
     second = Counts(first.task, first.n, first.n - first.ones)
     ledger = Ledger(dataset="people")
     counted(ledger, first)
-    with pytest.raises(InvalidInput, match="10000 reports of 5000 people"):
+    with pytest.raises(InvalidInput, match="10000 reports from 5000 people"):
         counted(ledger, second)
 
 
@@ -66,7 +66,7 @@ def test_two_collections_of_queries_are_more_reports_than_people():
     marginals = Marginals(1.0, n_bits=3, k=2, n_people=500, ledger=ledger)
     first, second = (Marginals(1.0, n_bits=3, k=2, n_people=500).fit(bits).counts_ for _ in range(2))
     marginals.fit_counts(first, n_people=500)
-    with pytest.raises(InvalidInput, match="1000 reports of 500 people"):
+    with pytest.raises(InvalidInput, match="1000 reports from 500 people"):
         marginals.fit_counts(second, n_people=500)
     assert fits(ledger) == 1
 

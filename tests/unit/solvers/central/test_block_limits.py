@@ -1,4 +1,4 @@
-"""Limits per coordinate in block and coordinate descent: what a block is clipped at, its noise, and planted bugs."""
+"""Limits per coordinate in block and coordinate descent: the clip of a block, its noise, and planted bugs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dperm.privacy.randomness import RandomSource
 from dperm.queries import GradientBlock
 from dperm.solvers import BlockDescent, CoordinateDescent
 from dperm.solvers.central import blocks
-from dperm.solvers.sampling import ArbitrarySampling
+from dperm.solvers.coordinate_sampling import ArbitrarySampling
 from dperm.testing import (
     ContractViolation,
     check_gradient_canary,
@@ -91,7 +91,7 @@ def test_bad_limits_get_one_sentence(solver, clip, says):
 
 
 def test_a_wrong_number_of_limits_is_refused_before_anything_is_reserved(tmp_path):
-    ledger = Ledger(tmp_path / "books.db", dataset="people")
+    ledger = Ledger(tmp_path / "ledger.db", dataset="people")
     before = len(ledger.entries())
     rng = np.random.default_rng(0)
     for solver in (BlockDescent(clip=(0.1, 0.2)), CoordinateDescent(clip=(0.1, 0.2))):

@@ -19,7 +19,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers import BlockDescent, CoordinateDescent, GradientDescent, GreedyCoordinateDescent, Newton, Peel
-from dperm.solvers.sampling import ArbitrarySampling, DistributedSampling, NiceSampling, Sampling
+from dperm.solvers.coordinate_sampling import ArbitrarySampling, DistributedSampling, NiceSampling, Sampling
 from dperm.testing.data import Layout, design_data
 from dperm.testing.solvers import problem
 
@@ -189,7 +189,7 @@ def test_what_a_solver_cannot_do_is_refused_in_its_plan(solver, objective):
     ],
 )
 def test_a_refused_fit_writes_nothing(solver, tmp_path):
-    ledger = Ledger(tmp_path / "books.db", dataset="people")
+    ledger = Ledger(tmp_path / "ledger.db", dataset="people")
     before = len(ledger.entries())
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (60, 3)), rng.integers(0, 3, 60)
@@ -199,7 +199,7 @@ def test_a_refused_fit_writes_nothing(solver, tmp_path):
 
 
 def test_scores_that_cannot_be_raced_are_refused_before_anything_is_reserved(tmp_path):
-    ledger = Ledger(tmp_path / "books.db", dataset="people")
+    ledger = Ledger(tmp_path / "ledger.db", dataset="people")
     before = len(ledger.entries())
     X, y = sparse_classes()
     solver = GreedyCoordinateDescent(box=1e12)
@@ -215,7 +215,7 @@ def test_a_solver_that_leaves_its_plan_is_stopped_in_the_rehearsal(tmp_path):
         def solve(self, objective, holder, calibrated, progress=None):
             return super().solve(objective, holder, replace(calibrated, scale=calibrated.scale / 2), progress)
 
-    ledger = Ledger(tmp_path / "books.db", dataset="people")
+    ledger = Ledger(tmp_path / "ledger.db", dataset="people")
     before = len(ledger.entries())
     X, y = sparse_classes()
     with pytest.raises(PlanViolation, match="another cost"):

@@ -223,13 +223,13 @@ def test_a_moderate_budget_beats_predicting_nothing():
 
 
 def test_progress_tells_only_how_far_it_is():
-    data, told = regression(n=20), []
+    data, calls = regression(n=20), []
     solver, objective = FrankWolfe(n_steps=3), Objective(Logistic())
     calibrated = calibrate(solver.plan(objective, data.facts), Budget(1.0, 1e-6))
     with Scope(calibrated, Ledger(), Neighbours.REPLACE_ONE, "test") as scope:
         holder = DataHolder(data, scope, RandomSource(0), Neighbours.REPLACE_ONE)
-        solver.solve(objective, holder, calibrated, lambda *args: told.append(args))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+        solver.solve(objective, holder, calibrated, lambda *args: calls.append(args))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_the_radius_is_public():
@@ -300,7 +300,7 @@ class HalfTheNoise(NoisyMax):
         return NoisyMax(self.noise_multiplier / 2).apply(value, sensitivity, bound, source)
 
 
-class SkimpsOnNoise(FrankWolfe):
+class AddsTooLittleOutputNoise(FrankWolfe):
     def solve(self, objective, holder, calibrated, progress=None):
         honest = holder.release
         holder.release = lambda query, mechanism: honest(query, HalfTheNoise(mechanism.noise_multiplier))
@@ -332,7 +332,7 @@ def test_the_canary_catches_halved_noise(monkeypatch):
     objective = Objective(Logistic(), unpenalised=(data.design.n_features,))
     check_gradient_canary(FrankWolfe(radius=1.0), objective, data, n_steps=2)
     with pytest.raises(ContractViolation, match="leaks more than it claims"):
-        check_gradient_canary(SkimpsOnNoise(radius=1.0), objective, data, n_steps=2)
+        check_gradient_canary(AddsTooLittleOutputNoise(radius=1.0), objective, data, n_steps=2)
 
 
 # --------------------------------------------------------------------------------------------------------- bad input

@@ -132,12 +132,12 @@ def test_progress_tells_only_how_far_it_is():
     solver = GradientDescent(n_steps=3)
     objective = objective_of(data, L2(0.1))
     calibrated = calibrate(solver.plan(objective, data.facts), Budget(1.0, 1e-6))
-    told = []
+    calls = []
     scope = Scope(calibrated, Ledger(), Neighbours.REPLACE_ONE, "test")
     with scope:
         holder = DataHolder(data, scope, RandomSource(0), Neighbours.REPLACE_ONE)
-        solver.solve(objective, holder, calibrated, lambda *args: told.append(args))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+        solver.solve(objective, holder, calibrated, lambda *args: calls.append(args))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_the_step_factor_moves_the_update_only():
 def test_a_smaller_limit_than_charged_is_not_possible():
     """The book sees multipliers only, so the sensitivity must come from the query that is released."""
 
-    class Skimps(GreedyCoordinateDescent):
+    class AddsTooLittleNoise(GreedyCoordinateDescent):
         def solve(self, objective, holder, calibrated, progress=None):
             honest = holder.release
 
@@ -165,7 +165,7 @@ def test_a_smaller_limit_than_charged_is_not_possible():
             return super().solve(objective, holder, calibrated, progress)
 
     with pytest.raises(ContractViolation, match="left its plan"):
-        check_ledger_is_plan(Skimps(n_steps=3, smoothness=(0.1, 0.1, 0.1, 0.25)))
+        check_ledger_is_plan(AddsTooLittleNoise(n_steps=3, smoothness=(0.1, 0.1, 0.1, 0.25)))
 
 
 def test_the_intercept_steps_by_its_own_curvature():

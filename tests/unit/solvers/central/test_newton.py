@@ -1,4 +1,4 @@
-"""Newton: a step without noise worked out by hand, and what its options rule."""
+"""Newton: a step without noise computed by hand, and the effect of its options."""
 
 from __future__ import annotations
 

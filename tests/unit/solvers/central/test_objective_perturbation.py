@@ -387,7 +387,7 @@ def test_replace_one_is_refused_before_anything_is_reserved():
 
 
 # -------------------------------------------------------------------------------------------------------- planted bugs
-def test_it_is_registered():
+def test_the_solver_is_registered():
     assert SOLVERS["objective"] is PerturbedMinimiser
     assert QUERIES["perturbed minimiser"] is PerturbedMinimum
 
@@ -410,7 +410,7 @@ def test_a_query_with_wrong_numbers_is_caught(bug, word):
         check_query(lambda rng, facts: [bug(Logistic(), np.full(facts.d, 1.0 * facts.n), 1e3)], n_random=1)
 
 
-class SkimpsOnNoise(PerturbedObjective):
+class AddsTooLittleOutputNoise(PerturbedObjective):
     """Charges for the full noise and draws half of it."""
 
     def linear_noise(self, sensitivity):
@@ -418,10 +418,14 @@ class SkimpsOnNoise(PerturbedObjective):
         return spacing / 2.0, scale
 
 
-class Skimps(PerturbedMinimiser):
+class AddsTooLittleNoise(PerturbedMinimiser):
     def solve(self, objective, holder, calibrated, progress=None):
         honest = holder.release
-        holder.release = lambda query, mechanism, group=None: honest(query, SkimpsOnNoise(**vars(mechanism)), group)
+
+        def release(query, mechanism, group=None):
+            return honest(query, AddsTooLittleOutputNoise(**vars(mechanism)), group)
+
+        holder.release = release
         return super().solve(objective, holder, calibrated, progress)
 
 
@@ -431,7 +435,7 @@ def test_the_canary_catches_a_perturbation_of_half_the_size():
     # at the weights of a strong penalty the hinge's slope is at its bound, the logistic one only half of it
     objective = Objective(SmoothedHinge(0.5), L2(20.0), unpenalised=(3,))
     with pytest.raises(ContractViolation, match="leaks more than it claims"):
-        check_gradient_canary(Skimps(), objective, data, n_runs=1500, budget=Budget(6.0, 1e-3))
+        check_gradient_canary(AddsTooLittleNoise(), objective, data, n_runs=1500, budget=Budget(6.0, 1e-3))
 
 
 class PlansLessCurvature(PerturbedMinimiser):

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: samples are exact and secret, everyone taken it is plain descent, bugs are caught."""
+"""Stochastic gradient descent: exact and secret samples; with rate 1 plain descent; planted bugs are caught."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dperm.data.design.matrix import DesignMatrix
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L2, Logistic, Multinomial, Objective, Squared
-from dperm.privacy.accounting import calibration, composition, pld
+from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
 from dperm.privacy.accounting.events import Gaussian, PoissonGaussian
@@ -39,15 +39,6 @@ from dperm.testing.data import Layout, design_data
 from dperm.testing.solvers import problem
 
 SAMPLED = StochasticGradientDescent(n_steps=6, rate=0.25, step=0.5)
-
-
-@pytest.fixture
-def coarse(monkeypatch):
-    """Fewer points in loss distributions: still upper bounds, much faster."""
-    monkeypatch.setattr(pld, "LOSS_INTERVAL", 5e-3)
-    calibration.clear_cache()
-    yield
-    calibration.clear_cache()
 
 
 def objective_of(data):
@@ -270,7 +261,7 @@ def test_a_huge_epsilon_does_not_fill_the_memory():
 
 
 # ----------------------------------------------------------------------------------------- contracts with real samples
-def test_it_is_registered():
+def test_the_solver_is_registered():
     assert SOLVERS["sgd"] is StochasticGradientDescent
     assert MECHANISMS["poisson-gaussian"] is SampledGaussianNoise
 

@@ -13,7 +13,6 @@ from dperm.data.design.facts import Facts
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L2, Huber, Logistic, Multinomial, Objective, SmoothedHinge, Squared
-from dperm.privacy.accounting import calibration, pld
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -34,15 +33,6 @@ from dperm.testing.data import Layout, design_data
 from dperm.testing.solvers import problem
 
 SAMPLED = VarianceReducedDescent(n_steps=6, epoch=3, rate=0.25, step=0.5)
-
-
-@pytest.fixture
-def coarse(monkeypatch):
-    """Fewer points in loss distributions: still upper bounds, much faster."""
-    monkeypatch.setattr(pld, "LOSS_INTERVAL", 5e-3)
-    calibration.clear_cache()
-    yield
-    calibration.clear_cache()
 
 
 def objective_of(data):
@@ -164,7 +154,7 @@ def test_refusals():
 
 
 # ------------------------------------------------------------------------------------ contracts with real samples, bugs
-def test_it_is_registered():
+def test_the_solver_is_registered():
     assert SOLVERS["svrg"] is VarianceReducedDescent
 
 

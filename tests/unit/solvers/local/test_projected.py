@@ -1,4 +1,4 @@
-"""Projected least squares: sparse weights are recovered when there is no noise to speak of, and errors."""
+"""Projected least squares: sparse weights are recovered with negligible noise; bad input is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dperm.solvers.local.linear_models import LinearTask
 from dperm.solvers.local.projected import ProjectedLeastSquares, public_signs
 
 
-def test_signs_are_even():
+def test_signs_are_fair():
     signs = np.array(public_signs(40, 100, RandomSource(0)))
     assert set(np.unique(signs)) == {-1, 1}
     assert abs(signs.mean()) < 0.1
@@ -30,9 +30,10 @@ def test_a_sparse_signal_is_better_than_nothing():
     assert np.mean((y - x @ weights) ** 2) < 0.3 * np.mean(y**2)
 
 
-def test_the_honest_sentence():
-    """400 features at epsilon 1: no better than weights 0; the class says so."""
-    assert "no\n    better than weights 0 up to ten million people" in ProjectedLeastSquares.__doc__
+def test_no_better_than_the_null_model_and_documented():
+    """400 features at epsilon 1: no better than weights 0; the docstring says so."""
+    text = " ".join(ProjectedLeastSquares.__doc__.split())
+    assert "no better than the null model (all weights 0) for up to ten million people" in text
     rng, n = np.random.default_rng(5), 20_000
     model = ProjectedLeastSquares(1.0, public_signs(20, 400, RandomSource(5)))
     x = rng.normal(size=(n, 400))

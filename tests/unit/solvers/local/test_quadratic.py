@@ -114,7 +114,7 @@ def test_a_curvature_below_zero_is_raised_to_its_noise():
     """The positive projection: without it the minimiser would run to the ball's edge the wrong way."""
     noise = np.diag([0.0, 4e-4])
     quadratic = NoisyQuadratic(np.diag([1.0, -0.005]), np.array([0.5, 0.002]), noise, np.zeros(2))
-    values, _ = quadratic.clear_curvature()
+    values, _ = quadratic.floored_curvature()
     assert values.min() == pytest.approx(0.01)
     weights = quadratic.minimise(50.0).weights
     assert (weights > 0.0).all()

@@ -1,4 +1,4 @@
-"""Noisy quartics: minimisers, covariance, known limits of what they bend."""
+"""Noisy quartics: minimisers, covariance, limits on the change of curvature."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_in_a_ball_nothing_feasible_is_better():
     assert objective(found) <= best.fun + 1e-7
 
 
-def test_the_bent_quadratic_has_the_quartics_gradient():
+def test_the_local_quadratic_has_the_quartics_gradient():
     one, _, a = quartic(3)
     w = np.array([0.3, -0.7, 1.1])
     s = a @ w
     gradient = (a * (2.0 * 0.123 * s - 4.0 * 0.0037 * s**3)[:, None]).mean(axis=0)
-    assert one.bent(w).hessian @ w == pytest.approx(gradient)
+    assert one.local_quadratic(w).hessian @ w == pytest.approx(gradient)
 
 
 def test_the_covariance_of_the_gradient():

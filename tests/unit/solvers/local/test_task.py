@@ -55,8 +55,8 @@ class TestEverySketch:
             assert values.max() <= sketch.high[j] + 1e-12
             assert np.ptp(values) > 0.7 * (sketch.high[j] - sketch.low[j])
 
-    def test_a_person_is_alone(self, kind):
-        """Nobody's value depends on who else is asked."""
+    def test_values_do_not_depend_on_other_people(self, kind):
+        """A value computed alone equals the one computed with others."""
         sketch = ALL[kind]
         records, index = people(sketch, 50), np.arange(50) % sketch.size
         alone = [float(sketch.values(records[[i]], index[[i]])[0]) for i in range(50)]
@@ -109,7 +109,7 @@ class Counting(RandomSource):
 
 
 @pytest.mark.parametrize("n_levels", [2, 5])
-def test_everybody_has_words_of_their_own(monkeypatch, n_levels):
+def test_people_use_separate_random_words(monkeypatch, n_levels):
     """Across parts of the work: two 32-bit words for the statistic, one for a bit, two for a level."""
     for module in (task_module, one_bit, few_levels):
         monkeypatch.setattr(module, "_CHUNK", 64)

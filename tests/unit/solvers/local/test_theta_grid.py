@@ -1,4 +1,4 @@
-"""The theta-grid: without noise it is the loss's own minimiser, with it the error is small."""
+"""The theta-grid: without noise it finds the minimiser of the loss; with noise the error is small."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from dperm.errors import InvalidInput
 from dperm.objective import Box, L1Ball, Simplex
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.sampling import (
+from dperm.solvers.coordinate_sampling import (
     ArbitrarySampling,
     BlockSampling,
     DistributedSampling,
@@ -244,20 +244,20 @@ def test_the_bound_of_proposition_4_is_reached_when_every_block_of_two_parties_m
 
 
 def test_a_callback_may_be_off_by_half_the_step_times_the_curvature():
-    told = {}
+    tolerances = {}
 
     def gradient(call, exact):
-        told[call.step] = call.tolerance
+        tolerances[call.step] = call.tolerance
         return exact
 
     def atom(call, gradient, best):
-        assert call.tolerance == pytest.approx(2.0 * told[call.step])
+        assert call.tolerance == pytest.approx(2.0 * tolerances[call.step])
         return best
 
     product = ProductSet.equal(Box(-1.0, 1.0), n_blocks=2)
     spoilt = Inexactness(3.0, 0.5, 1.0, gradient, atom)
     block_frank_wolfe(Quadratic(np.eye(2)), product, NiceSampling(2, 1), 3, RandomSource(0), inexactness=spoilt)
-    assert list(told.values()) == pytest.approx([0.5 * 0.5 * universal_step(0.5, t) * 3.0 for t in range(3)])
+    assert list(tolerances.values()) == pytest.approx([0.5 * 0.5 * universal_step(0.5, t) * 3.0 for t in range(3)])
 
 
 def test_the_printed_inexactness_is_too_small_for_long_blocks():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import InvalidInput
-from dperm.solvers.sampling import BlockSampling
+from dperm.solvers.coordinate_sampling import BlockSampling
 from dperm.solvers.theory import rates as theory
 
 

@@ -1,4 +1,4 @@
-"""Distributed Frank-Wolfe: the same as one holder's, feasible, sharing at need; and the race behind it."""
+"""Distributed Frank-Wolfe: same result as with one holder, feasible, columns shared on demand; and its race."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from dperm.privacy import Budget, Ledger, Neighbours, RandomSource, Scope, calib
 from dperm.privacy.mechanisms.joint_selection import Finalist, JointSelection, joint_winner
 from dperm.privacy.mechanisms.selection import race_scale
 from dperm.solvers.central.frank_wolfe import FrankWolfe
-from dperm.solvers.vertical import DistributedFrankWolfe, SketchedFrankWolfe, planner
-from dperm.solvers.vertical.path import Path
+from dperm.solvers.theory import distributed_frank_wolfe as costs
+from dperm.solvers.vertical import DistributedFrankWolfe, SketchedFrankWolfe
+from dperm.solvers.vertical.frank_wolfe_path import FrankWolfePath
 from dperm.testing.data import Layout
 from dperm.testing.vertical import facts_of, run_vertical, vertical_problem
 
@@ -94,16 +95,16 @@ def test_a_column_is_shared_once_and_only_when_it_becomes_active():
     run = run_vertical(task, designs, y)
     sent = [
         (name, request.facts["column"])
-        for requests, replies in zip(run.conversation.requests, run.conversation.replies, strict=True)
+        for requests, replies in zip(run.messages.requests, run.messages.replies, strict=True)
         for name, request in requests.items()
         if "column" in replies[name].arrays
     ]
     active = sum(np.count_nonzero(value) for value in run.result.weights.values())
     assert len(sent) == len(set(sent))
     assert active - 1 <= len(sent) <= active + 5  # a weight may cancel; the last new one is never needed
-    planned = planner.uplink_bytes(n_steps=30, n_parties=2, n_active=len(sent), length=300, per_choice=10)
-    assert sum(run.conversation.uplink_bytes.values()) == planned
-    assert planned < planner.dense_uplink_bytes(n_rounds=30, n_parties=2, n=300) / 3
+    planned = costs.uplink_bytes(n_steps=30, n_parties=2, n_active=len(sent), length=300, per_choice=10)
+    assert sum(run.messages.uplink_bytes.values()) == planned
+    assert planned < costs.dense_uplink_bytes(n_rounds=30, n_parties=2, n=300) / 3
 
 
 def test_sampling_draws_for_each_party_and_slows_the_step():
@@ -111,7 +112,7 @@ def test_sampling_draws_for_each_party_and_slows_the_step():
     designs = split(X, (4, 8))
     task = DistributedFrankWolfe(OBJECTIVE, facts_of(designs), BUDGET, n_steps=5, radius=2.0, n_sampled=2)
     assert task.smallest_probability == pytest.approx(2 / 5)  # the widest party has an intercept too
-    path = Path(2.0, 0.5)
+    path = FrankWolfePath(2.0, 0.5)
     path.move({3: 1})
     path.move({4: -1})
     gamma = 2.0 / 2.5
@@ -123,7 +124,7 @@ def test_sampling_draws_for_each_party_and_slows_the_step():
 def test_what_does_not_fit_is_refused():
     designs, _ = vertical_problem()
     facts = facts_of(designs)
-    with pytest.raises(Unsupported, match="without a penalty"):
+    with pytest.raises(Unsupported, match="takes no penalty"):
         DistributedFrankWolfe(Objective(Logistic(), L2(0.1)), facts, BUDGET)
     with pytest.raises(InvalidInput, match="residual_clip"):
         DistributedFrankWolfe(Objective(Squared()), facts, BUDGET)
@@ -143,7 +144,7 @@ def test_a_sketched_run_without_noise_lowers_the_loss_and_caches_sketches():
     run = run_vertical(task, designs, 2.0 * y - 1.0)
     weights = np.concatenate(list(run.result.weights.values()))
     assert objective.value(X, 2.0 * y - 1.0, weights) < 0.8 * objective.value(X, 2.0 * y - 1.0, np.zeros(12))
-    sketches = sum("sketch" in m.arrays for replies in run.conversation.replies for m in replies.values())
+    sketches = sum("sketch" in m.arrays for replies in run.messages.replies for m in replies.values())
     assert sketches <= 12
     used = [r for r in run.scopes["coordinator"].records if r.query == "sketched columns" and not r.forfeited]
     assert len(used) == sketches
@@ -208,19 +209,19 @@ def test_labelled_streams():
     assert secure.stream("a") is secure
 
 
-# ---------------------------------------------------------------------------------------------- the planner
-def test_planner_numbers():
-    constant = planner.printed_gradient_constant(
+# ---------------------------------------------------------------------------------------------- published counts
+def test_published_step_and_byte_counts():
+    constant = costs.printed_gradient_constant(
         n_parties=4, nonzeros=100.0, distortion=0.1, singular_value=2.0, probability=0.5, epsilon=1.0, delta=1e-5
     )
     assert constant == pytest.approx((4 * 0.1 * 100 + 8 * 10 * 4) / 0.5 * np.sqrt(np.log(1e5) + 1))
-    oracle = planner.printed_oracle_constant(gradient_bound=1.0, radius=2.0, delta=1e-5)
+    oracle = costs.printed_oracle_constant(gradient_bound=1.0, radius=2.0, delta=1e-5)
     assert oracle == pytest.approx(4.0 * np.sqrt(32 * np.log(2e5)))
     numbers = {"curvature": 1.0, "epsilon": 1.0, "gradient_constant": constant, "oracle_constant": oracle}
-    assert planner.printed_steps(n=8_000_000, **numbers) == pytest.approx(
-        4 * planner.printed_steps(n=1_000_000, **numbers), rel=0.02
+    assert costs.printed_steps(n=8_000_000, **numbers) == pytest.approx(
+        4 * costs.printed_steps(n=1_000_000, **numbers), rel=0.02
     )
-    small, large = (planner.printed_bytes(n=n, epsilon=1.0, n_parties=3, distortion=0.1) for n in (10**5, 10**6))
+    small, large = (costs.printed_bytes(n=n, epsilon=1.0, n_parties=3, distortion=0.1) for n in (10**5, 10**6))
     assert 10 ** (2 / 3) < large / small < 10  # less than in proportion to n
-    with pytest.raises(InvalidInput, match="must be positive"):
-        planner.sketch_rows(10, 0.1, 0.0)
+    with pytest.raises(InvalidInput, match="must be above 0"):
+        costs.sketch_rows(10, 0.1, 0.0)

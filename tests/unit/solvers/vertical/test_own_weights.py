@@ -1,4 +1,4 @@
-"""Every party can work out its own part of the model: the coordinator's word is not needed for it."""
+"""Every party can compute its own part of the model without relying on the coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program can hand out follows from its view: where every message is covered, nothing can be shared."""
+"""The view decides what a program can share: where every message is covered, nothing can be shared."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dperm.cli.vertical.keys import keys
 from dperm.errors import InvalidInput, ProtocolError
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.keys import (
     Identity,
     create_authority,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import DpermWarning, InvalidData, InvalidInput, PeerRefused, ProtocolError, StateLost
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.methods.alignment import (
     AlignCoordinator,
     AlignmentHandler,

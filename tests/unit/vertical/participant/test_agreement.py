@@ -10,7 +10,7 @@ import pytest
 from dperm.errors import BudgetRefused, PeerRefused
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import Gaussian
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.keys import fingerprint
 from dperm.vertical.transport.envelope import Envelope
 

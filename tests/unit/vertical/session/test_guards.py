@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import PeerRefused, ProtocolError
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.transport.envelope import REPLY, Envelope
 from dperm.vertical.views.secure_sum import MaskKey, SignedMaskKey, mask_key_arrays
 

@@ -11,7 +11,7 @@ import pytest
 
 from dperm.errors import InvalidInput, PeerRefused, StateLost
 from dperm.solvers.vertical import TASKS
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.methods.training import build_task
 from dperm.vertical.session import reservations
 from dperm.vertical.session.party import PartySession

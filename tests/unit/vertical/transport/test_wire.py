@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dperm.errors import InvalidInput, ProtocolError
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.names import require_safe_name
 from dperm.vertical.session.spec import RunSpec
 from dperm.vertical.transport.envelope import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dperm.errors import ProtocolError
-from dperm.solvers.vertical.programs import Message
+from dperm.solvers.vertical.protocol import Message
 from dperm.vertical.identity.keys import Trust, fingerprint
 from dperm.vertical.session.simulate import temporary_identities
 from dperm.vertical.views.secure_sum import Masker, MaskKey, sum_replies

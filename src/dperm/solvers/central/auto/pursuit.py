@@ -27,12 +27,12 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import GreedyScores
-from dperm.solvers._checks import positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.null_test import NOTHING_SEEN
 from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.solvers.central.auto.starting_point import StartingPoint
 from dperm.solvers.central.blocks import coordinate_smoothness
+from dperm.solvers.option_checks import require_positive, require_share, require_whole
 
 __all__ = ["SparsePursuit"]
 
@@ -68,9 +68,9 @@ class SparsePursuit(Solver):
     name: ClassVar[str] = "pursuit"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        share(self, "selection_share", "target_share", "deviation_share")
-        positive(self, "clip", "box")
+        require_whole(self, "n_steps")
+        require_share(self, "selection_share", "target_share", "deviation_share")
+        require_positive(self, "clip", "box")
         if self.target_share + self.deviation_share > 0.9:
             raise InvalidInput("the shares leave less than a tenth of the budget for the descent: make them smaller.")
 
@@ -164,11 +164,11 @@ class SparsePursuit(Solver):
             excess=self.n_steps * (measured**2 + missed**2) / (2.0 * recipe.bend),
             null_excess=recipe.explained * slope**2,
             basis=f"Estimate, not a bound: noise of measured gradients, and gradients too small to be chosen{unit}.",
-            assumes=(
+            assumptions=(
                 f"about {self.n_steps} columns matter",
                 f"weights can explain about {recipe.explained * slope**2:.2g} of a constant's loss",
             ),
-            doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
+            warnings=self._start.doubts(objective.loss, facts, calibrated, neighbours),
         )
 
 

@@ -36,13 +36,13 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
-from dperm.solvers._checks import fraction, positive, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.metric import Metric, MetricProx
 from dperm.solvers.central.auto.null_test import NOTHING_SEEN
 from dperm.solvers.central.auto.recipes import Recipe, expected_noise, recipe_for
 from dperm.solvers.central.auto.shrinkage import ClippedResponse, Descent, KnownNoise, shrinkage
 from dperm.solvers.central.auto.starting_point import StartingPoint
+from dperm.solvers.option_checks import require_fraction, require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["WhitenedDescent"]
@@ -90,10 +90,10 @@ class WhitenedDescent(Solver):
     name: ClassVar[str] = "whitened"
 
     def __post_init__(self) -> None:
-        whole(self, "n_steps")
-        positive(self, "clip")
-        fraction(self, "momentum")
-        share(self, "target_share", "deviation_share", "length_share", "moment_share")
+        require_whole(self, "n_steps")
+        require_positive(self, "clip")
+        require_fraction(self, "momentum")
+        require_share(self, "target_share", "deviation_share", "length_share", "moment_share")
         if not 0.0 <= self.dominance <= 1.0:
             raise InvalidInput(f"dominance must be between 0 and 1, not {self.dominance!r}.")
         if self.target_share + self.deviation_share + self.length_share + self.moment_share > 0.9:
@@ -240,15 +240,15 @@ class WhitenedDescent(Solver):
             excess=expected_noise(objective.loss, facts, mu, neighbours),
             null_excess=recipe.explained * square,
             basis=f"Estimate, not a bound: the noise of all gradients together in a round metric{unit}.",
-            assumes=(
+            assumptions=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
                 "rows are about as long as one another, and the metric is seen",
                 "the others spread over their ranges, a column whose standard deviation is below about "
                 f"{min(max(least, 1e-3), 0.5):.1%} of its range loses half of its weight or more",
                 f"weights can explain about {recipe.explained * square:.2g} of a constant's loss",
             ),
-            doubts=self._start.doubts(objective.loss, facts, calibrated, neighbours),
-            least_seen=least,
+            warnings=self._start.doubts(objective.loss, facts, calibrated, neighbours),
+            min_column_deviation=least,
         )
 
 

@@ -1,7 +1,8 @@
 """Stochastic gradient descent over parties, without protection: the baseline of the ADMM sharing paper.
 
-In a round everyone takes the same public batch of people; the coordinator sends their slopes and every party moves its
-own weights along its own part of the batch's gradient (after FDML: Hu, Niu, Yang & Zhou, KDD 2019, in step).
+In a round all participants use the same public batch of people. The coordinator sends the slopes of the batch, and
+every party moves its own weights along its part of the gradient (after FDML: Hu, Niu, Yang & Zhou, KDD 2019,
+synchronous). There is no guarantee, as for exact ADMM sharing without noise: ``exact_admm.proof.md``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 
 from dperm.errors import InvalidInput
 from dperm.queries.sharing import PlainGradient
-from dperm.solvers._checks import positive, whole
-from dperm.solvers.vertical.exact import ExactSharing
+from dperm.solvers.option_checks import require_positive, require_whole
+from dperm.solvers.vertical.exact_admm import ExactSharing
 from dperm.types import FloatArray
 
 __all__ = ["SgdOverParties"]
@@ -28,9 +29,9 @@ class SgdOverParties(ExactSharing):
     Parameters
     ----------
     batch : int
-        People per round; batches are every so many people in turn, the first of each at the round's place.
+        People per round; a batch is every k-th person, k the number of batches, and rounds go through the batches.
     step : float
-        Step of round t is step / sqrt(1 + t / rounds in a pass over everyone).
+        The step of round t is step / sqrt(1 + t / number of batches).
     """
 
     batch: int = 256
@@ -41,10 +42,10 @@ class SgdOverParties(ExactSharing):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self, "batch")
-        positive(self, "step")
+        require_whole(self, "batch")
+        require_positive(self, "step")
         if self.calibration != "none":
-            raise InvalidInput("stochastic gradient descent over parties is a baseline without noise.")
+            raise InvalidInput("task 'sgd-over-parties' is a baseline without noise: use calibration='none'.")
 
     @property
     def _n_batches(self) -> int:

@@ -1,4 +1,4 @@
-"""Run a vertical method in one process, counting what would travel."""
+"""Run a vertical method in one process, and count the bytes that its messages would take."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dperm.errors import InvalidInput
-from dperm.solvers.vertical.programs import CoordinatorProgram, Message, PartyProgram
+from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, PartyProgram
 from dperm.types import IntArray
 
-__all__ = ["Conversation", "message_bytes", "run_in_process"]
+__all__ = ["MessageLog", "message_bytes", "run_in_process"]
 
-_PER_FACT = 8
+_PER_FACT = 8  # bytes counted for a public fact
 
 
 def message_bytes(message: Message) -> int:
-    """Bytes of a message's content: its arrays, and eight for every fact."""
+    """Return the bytes of a message's content: its arrays, and eight bytes for every fact."""
     return sum(int(value.nbytes) for value in message.arrays.values()) + _PER_FACT * len(message.facts)
 
 
 @dataclass
-class Conversation:
-    """Every message of a run, in order, if they are kept; and what they weigh."""
+class MessageLog:
+    """Bytes sent and received by every party and, if ``keep`` is set, all messages of a run in order."""
 
     keep: bool = False
     requests: list[Mapping[str, Message]] = field(default_factory=list)
@@ -44,20 +44,20 @@ class Conversation:
 def run_in_process(
     coordinator: CoordinatorProgram,
     parties: Mapping[str, PartyProgram],
-    conversation: Conversation | None = None,
+    log: MessageLog | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """Carry out all rounds and return the coordinator's result.
 
-    ``progress`` is told rounds done and rounds in all.
+    ``log`` records the messages; ``progress`` is called with the rounds done and the total number of rounds.
     """
     while coordinator.round < coordinator.n_rounds:
         requests = coordinator.requests()
         if set(requests) != set(parties):
             raise InvalidInput("the coordinator's parties are not the parties of this run.")
         replies = {name: parties[name].answer(request) for name, request in requests.items()}
-        if conversation is not None:
-            conversation.add(requests, replies)
+        if log is not None:
+            log.add(requests, replies)
         coordinator.absorb(*_summed(replies))
         if progress is not None:
             progress(coordinator.round, coordinator.n_rounds)
@@ -65,7 +65,7 @@ def run_in_process(
 
 
 def _summed(replies: Mapping[str, Message]) -> tuple[dict[str, Message], dict[str, IntArray]]:
-    """Take summed arrays out of the replies and add them up, modulo 2^64 as a masked sum would."""
+    """Remove summed arrays from the replies and add them up, modulo 2^64 as a masked sum would."""
     totals: dict[str, IntArray] = {}
     rest: dict[str, Message] = {}
     for name, reply in replies.items():

@@ -28,7 +28,7 @@ from dperm.solvers import (
     GreedyCoordinateDescent,
     Newton,
 )
-from dperm.solvers.forecasts import null_excess, usual_distance
+from dperm.solvers.theory.forecasts import null_excess, usual_distance
 from dperm.testing.data import Layout, design_data
 
 ZERO_OUT, REPLACE_ONE = Neighbours.ZERO_OUT, Neighbours.REPLACE_ONE
@@ -85,7 +85,7 @@ def test_quasi_sparsity_spares_the_dimension():
     sizes = [replace(FACTS, n=10**7, n_features=p, d=p) for p in (200, 20_000)]
     small, large = (made(solver, facts=facts, **assumed) for facts in sizes)
     assert "Theorem 4.7" in small.basis
-    assert any("at most 2 weights" in line for line in small.assumes)
+    assert any("at most 2 weights" in line for line in small.assumptions)
     assert large.excess < 1.2 * small.excess
     dense = made(solver, facts=sizes[1], strong_convexity=0.9)
     assert large.excess < 0.8 * dense.excess
@@ -93,7 +93,7 @@ def test_quasi_sparsity_spares_the_dimension():
     assert small.excess < rough.excess
     focused = made(solver, facts=sizes[0], sparsity=3, **assumed)
     assert focused.excess < small.excess
-    assert "no iterate has more than 3" in focused.assumes[-1]
+    assert "no iterate has more than 3" in focused.assumptions[-1]
 
 
 @pytest.mark.parametrize(("averaging", "power"), [(True, 1.0), (False, 2.0 / 3.0)])
@@ -143,8 +143,8 @@ def test_the_measured_excess_is_below_an_upper_bound(solver, epsilon):
     distance = float(np.abs(best.x).sum())
     calibrated = calibrate(solver.plan(objective, data.facts), Budget(epsilon, 1e-6))
     known = {} if isinstance(solver, FrankWolfe) else {"distance": distance}
-    told = solver.forecast(objective, data.facts, calibrated, ZERO_OUT, **known)
-    assert told.basis.startswith("Upper bound")
+    forecast = solver.forecast(objective, data.facts, calibrated, ZERO_OUT, **known)
+    assert forecast.basis.startswith("Upper bound")
     found = []
     for seed in range(10):
         scope = Scope(calibrated, Ledger(neighbours=ZERO_OUT), ZERO_OUT, "test", unbounded="seeded")
@@ -152,8 +152,8 @@ def test_the_measured_excess_is_below_an_upper_bound(solver, epsilon):
             holder = DataHolder(data, scope, RandomSource(seed), ZERO_OUT)
             weights = solver.solve(objective, holder, calibrated).weights
         found.append(objective.value(rows, data.target, weights) - best.fun)
-    assert 0.0 < np.mean(found) <= told.excess
-    assert told.null_excess >= objective.value(rows, data.target, np.zeros(6)) - best.fun
+    assert 0.0 < np.mean(found) <= forecast.excess
+    assert forecast.null_excess >= objective.value(rows, data.target, np.zeros(6)) - best.fun
 
 
 def test_a_forecast_tells_a_hopeless_plan_from_a_good_one():
@@ -174,13 +174,13 @@ def test_the_defaults_are_public_and_listed():
     assert null_excess(PLAIN, FACTS, 100.0) == pytest.approx(math.log(2.0))
     assert null_excess(PLAIN, FACTS, 1e-3, 0.25) == pytest.approx(0.125e-6)
     for solver in BOUNDED[:-1]:
-        told = made(solver)
-        assert any("l1 norm of at most 4 (distance)" in line for line in told.assumes)
-        assert "with the noise of this plan." in told.basis
-        assert made(solver, distance=1.0).excess < told.excess
-    assert any("clip" in line for line in made(GradientDescent()).assumes)
+        forecast = made(solver)
+        assert any("l1 norm of at most 4 (distance)" in line for line in forecast.assumptions)
+        assert "with the noise of this plan." in forecast.basis
+        assert made(solver, distance=1.0).excess < forecast.excess
+    assert any("clip" in line for line in made(GradientDescent()).assumptions)
     assert "Estimate" in made(GradientDescent(momentum=0.5)).basis
-    assert any("limits" in line for line in made(GreedyCoordinateDescent(limit=0.1)).assumes)
+    assert any("limits" in line for line in made(GreedyCoordinateDescent(limit=0.1)).assumptions)
 
 
 def test_an_l2_penalty_on_every_weight_is_strong_convexity_enough():
@@ -215,5 +215,5 @@ def test_bad_assumptions(wrong):
 def test_every_solver_answers(name):
     solver, objective = SOLVERS[name](), Objective(Logistic(), L2(0.05))
     calibrated = CalibratedPlan(solver.plan(objective, FACTS), 1.0, Budget(1.0, 1e-6))
-    told = solver.forecast(objective, FACTS, calibrated, ZERO_OUT)
-    assert told is None or (math.isfinite(told.excess) and told.excess > 0.0 and told.assumes)
+    forecast = solver.forecast(objective, FACTS, calibrated, ZERO_OUT)
+    assert forecast is None or (math.isfinite(forecast.excess) and forecast.excess > 0.0 and forecast.assumptions)

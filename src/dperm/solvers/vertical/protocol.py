@@ -1,8 +1,9 @@
-"""What a vertical method is to the runtime: two programs that exchange messages, and nothing else.
+"""The protocol between a vertical method and the runtime: messages, and the interfaces of the two programs.
 
-The coordinator's program asks every party once a round; a party's program answers one request at a time. Neither knows
-how messages travel, so the same programs run in one process, between processes and on another engine. A program can
-write down its whole state and take it up again: the runtime stores state and reply together before it sends a reply.
+The coordinator's program sends every party one request per round; a party's program answers one request at a time.
+Neither depends on how messages travel, so the same programs run in one process, between processes and on another
+engine. A program can save and restore its whole state: the runtime stores state and reply together before it sends a
+reply.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ class Message:
     Parameters
     ----------
     kind : str
-        What is asked or answered.
+        Kind of request or reply.
     arrays : mapping of str to array
         Numeric arrays (float64, int64, uint64 or uint8). Their number, types and shapes are public.
     facts : mapping of str to str, int, float, bool or None
         Public facts.
     summed : frozenset of str
-        Arrays of whole numbers (int64) of a reply of which the coordinator needs only the total over all parties: the
-        runtime may mask them.
+        Integer arrays (int64) of a reply of which the coordinator needs only the total over all parties; the runtime
+        may mask them.
     """
 
     kind: str
@@ -45,49 +46,49 @@ class Message:
 
 
 class PartyProgram(Protocol):
-    """A party's side of a method; it owns the party's holder and changes only by answering."""
+    """Program of a party; it owns the party's holder, and only ``answer`` changes its state."""
 
-    #: the whole run's releases with their noise: every party charges all of it to its own ledger
+    #: the releases of the whole run with their noise; every party charges all of them to its own ledger
     calibrated: CalibratedPlan
-    #: requests that it answers, neither fewer nor more
+    #: exact number of requests that it answers
     n_rounds: int
 
     def answer(self, request: Message) -> Message:
         """Answer the next request."""
 
     def state(self) -> Message:
-        """Return everything needed to go on, without the party's data."""
+        """Return everything needed to continue, without the party's data."""
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
 
 
 class TrainedParty(PartyProgram, Protocol):
-    """A party's side of a method that trains a model."""
+    """Program of a party in a method that trains a model."""
 
     def own_weights(self) -> FloatArray:
         """Return the weights of the party's own columns, from its own answers, after the last round."""
 
 
 class CoordinatorProgram(Protocol):
-    """The coordinator's side; it may own the label holder's holder."""
+    """Program of the coordinator; it may own the holder of the labels."""
 
     calibrated: CalibratedPlan
     n_rounds: int
-    #: rounds absorbed so far
+    #: rounds completed so far
     round: int
 
     def requests(self) -> Mapping[str, Message]:
         """Return this round's request to each party, by name; the same until :meth:`absorb`."""
 
     def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
-        """Take one round's replies; arrays named in ``summed`` are in ``totals`` and not in the replies."""
+        """Process the replies of one round; arrays named in ``summed`` are in ``totals`` and not in the replies."""
 
     def state(self) -> Message:
-        """Return everything needed to go on, without the label holder's data."""
+        """Return everything needed to continue, without the label holder's data."""
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
 
     def result(self) -> Any:
-        """Return what was learnt, after the last round."""
+        """Return the result of the run, after the last round."""

@@ -1,4 +1,4 @@
-"""The path of Frank-Wolfe and what its coordinators have in common."""
+"""The weights of Frank-Wolfe as a function of its choices, and the common base of its coordinators."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dperm.data.holding.party import LabelData, ReceivedValues
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.vertical.programs import Fact, Message
-from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+from dperm.solvers.vertical.protocol import Fact, Message
+from dperm.solvers.vertical.task import VerticalResult, check_message
 from dperm.types import FloatArray
 
-__all__ = ["Path", "PathCoordinator"]
+__all__ = ["FrankWolfeCoordinatorBase", "FrankWolfePath"]
 
 
 @dataclass
-class Path:
-    """Where the choices so far have led; public.
+class FrankWolfePath:
+    """The weights that follow from the choices so far; public.
 
-    Without sampling gamma = 2 / (t + 2) and after T steps x = 2 radius / (T (T + 1)) sum_t (t + 1) s_t: the sum is kept
-    in whole numbers. With sampling the weights themselves are kept.
+    Without sampling gamma = 2 / (t + 2) and after T steps x = 2 radius / (T (T + 1)) sum_t (t + 1) s_t; ``kept`` is the
+    sum, in whole numbers. With sampling ``kept`` holds the weights themselves.
     """
 
     radius: float
@@ -46,15 +46,15 @@ class Path:
         self.step += 1
 
     def weights(self) -> dict[int, float]:
-        """Weights that are not zero."""
+        """Return the nonzero weights by column."""
         if self.probability < 1.0:
             return {column: value for column, value in self.kept.items() if value}
         total = self.step * (self.step + 1) // 2
         return {column: self.radius * (count / total) for column, count in self.kept.items() if count}
 
 
-class PathCoordinator:
-    """What coordinators of Frank-Wolfe have in common: the path, a vector for every active column, state and result."""
+class FrankWolfeCoordinatorBase:
+    """Common part of the coordinators of Frank-Wolfe: the path, a vector for every active column, state and result."""
 
     def __init__(self, task: Any, target: FloatArray, charges: Charges, source: RandomSource) -> None:
         self.task = task
@@ -63,14 +63,14 @@ class PathCoordinator:
         self._charges, self._source, self._inbox = charges, source, ReceivedValues()
         data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
-        self.path: Path = task.path()
+        self.path: FrankWolfePath = task.path()
         self._vectors: dict[int, FloatArray] = {}
-        self._missing: list[int] = []  # active columns whose vector has not come yet
-        self._moved: tuple[str, ...] = ()  # parties whose choice moved in the newest step
+        self._missing: list[int] = []  # active columns whose vector has not arrived yet
+        self._moved: tuple[str, ...] = ()  # parties whose choice moved in the latest step
 
     @property
     def holder(self) -> DataHolder:
-        """The door to the labels."""
+        """The holder of the labels."""
         return self._holder
 
     def _move(self, places: Mapping[str, int]) -> None:
@@ -79,7 +79,7 @@ class PathCoordinator:
         for name, place in places.items():
             d = self.task.parties[name].d
             if not 0 <= place < 2 * d:
-                raise InvalidInput(f"party {name!r} chose a column that it does not have.")
+                raise InvalidInput(f"party {name!r} chose a column that it does not hold.")
             atoms[self.task.offsets[name] + place % d] = 1 if place < d else -1
         self.path.move(atoms)
         self._moved = tuple(places)
@@ -87,11 +87,11 @@ class PathCoordinator:
         self._missing = [] if over else [column for column in atoms if column not in self._vectors]
 
     def _wanted(self) -> dict[str, int]:
-        """For each party which of its columns is missing, or -1."""
+        """For each party its column that is missing, or -1."""
         return dict.fromkeys(self.task.parties, -1) | dict(map(self.task.owner, self._missing))
 
     def _outcome(self, **more: Fact) -> dict[str, Message]:
-        """Tell each party whether its choice moved, and ask for the column that is missing."""
+        """Requests that say whether the party's choice moved and ask for the column that is missing."""
         return {
             name: Message("send", {}, {"column": column, "moved": name in self._moved, **more})
             for name, column in self._wanted().items()
@@ -99,7 +99,7 @@ class PathCoordinator:
 
     def _take_vectors(self, replies: Mapping[str, Message], kind: str, length: int) -> None:
         for name, own in self._wanted().items():
-            expect_arrays(replies[name], kind, **({kind: ("float64", (length,))} if own >= 0 else {}))
+            check_message(replies[name], kind, **({kind: ("float64", (length,))} if own >= 0 else {}))
             if own >= 0:
                 self._vectors[self.task.offsets[name] + own] = np.array(replies[name].arrays[kind])
 
@@ -107,19 +107,19 @@ class PathCoordinator:
         return {}
 
     def state(self) -> Message:
-        """Return everything but the labels; after the last round no party's column either."""
+        """Return everything but the labels; after the last round without the parties' columns."""
         arrays: dict[str, Any] = {
             "kept columns": np.array(list(self.path.kept), np.int64),
             "kept": np.array(list(self.path.kept.values()), np.float64),
             "missing": np.array(self._missing, np.int64),
             "moved": np.array([name in self._moved for name in self.task.parties], np.int64),
         }
-        if self.round < self.n_rounds:  # afterwards nothing about single people is kept
+        if self.round < self.n_rounds:  # after the last round nothing about single people is kept
             arrays |= {f"vector {j}": values.copy() for j, values in self._vectors.items()}
         return Message("state", arrays | self._more_state(), {"round": self.round, "step": self.path.step})
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         own = {"kept columns", "kept", "missing", "moved", *self._more_state()}
         if state.kind != "state" or not own <= set(state.arrays):
             raise InvalidInput("this state belongs to another task.")

@@ -1,8 +1,9 @@
-"""Methods in which every party shares its partial scores and gets back one number per person, in the model view.
+"""ADMM sharing and block descent over parties: every party shares partial scores and gets back one number per person.
 
-A round: the coordinator, who holds the label, turns the sum of all partial scores into one residual per person; a party
-releases the sum of its rows times these residuals with noise, moves its weights along it and answers with its new
-partial scores. Scores and residuals stay inside the trusted domain; weights are released. Proof: ``sharing.proof.md``.
+In a round the coordinator, who holds the label, turns the sum of all partial scores into one residual per person. A
+party releases the sum of its rows times these residuals with noise, moves its weights along it and replies with its new
+partial scores. Scores and residuals stay inside the trusted domain; weights are released (model view). Proof:
+``score_sharing.proof.md``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, SharedSlopes, WeightedRows
-from dperm.solvers._checks import fraction, positive
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalTask, few_enough
-from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.solvers.option_checks import require_fraction, require_positive
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
+from dperm.solvers.vertical.task import VerticalTask, check_round_count
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["AdmmSharing", "BlocksOverParties", "SharingTask", "release_group"]
@@ -44,11 +45,11 @@ class SharingTask(VerticalTask):
     n_rounds : int
         Public, fixed number of rounds.
     limit : float
-        Residuals are clipped to it; part of every sensitivity.
+        Residuals are clipped to this; part of every sensitivity.
     step : float
         Public factor of the step lengths, which follow from public bounds.
     averaging : float
-        The result is the mean of this last part of the released weights; 0 takes the last ones.
+        Fraction of the rounds, the last ones, over which weights are averaged; 0 takes the last weights.
     box : float
         Public bound on a weight; weights are projected to it.
     """
@@ -63,31 +64,31 @@ class SharingTask(VerticalTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        few_enough(self, "n_rounds")
-        positive(self, "limit", "step", "box")
-        fraction(self, "averaging")
+        check_round_count(self, "n_rounds")
+        require_positive(self, "limit", "step", "box")
+        require_fraction(self, "averaging")
 
-    def movers(self, round_: int) -> tuple[str, ...]:
-        """Parties that release in a round; public."""
+    def active_parties(self, round_: int) -> tuple[str, ...]:
+        """Return the parties that release in a round; public."""
         return tuple(self.parties)
 
-    def releases_of(self, party: str) -> int:
-        """How many rounds a party releases in."""
+    def release_count(self, party: str) -> int:
+        """Return the number of rounds in which a party releases."""
         return self.n_rounds
 
     def plan(self) -> Plan:
-        made = ((name, self.releases_of(name)) for name in self.parties)
-        # a share in proportion to the count: one noise multiplier for all
+        made = ((name, self.release_count(name)) for name in self.parties)
+        # shares in proportion to the counts give all parties the same noise multiplier
         return Plan(
             tuple(PlannedRelease(release_group(name), "gaussian", k, share=float(k)) for name, k in made if k > 0)
         )
 
     def curvature(self, party: str) -> float:
-        """Public upper bound of the curvature along a party's weights, per unit of step."""
+        """Public upper bound on the curvature along a party's weights, per unit of step."""
         raise NotImplementedError
 
-    def moved(self, party: str, weights: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return the weights after a step along a released gradient sum: public arithmetic."""
+    def updated_weights(self, party: str, weights: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return the weights after a step along a released gradient sum; public arithmetic."""
         length = self.step / self.curvature(party)
         free = np.zeros(len(weights), bool)
         free[list(self.unpenalised(party))] = True
@@ -115,20 +116,21 @@ class AdmmSharing(SharingTask):
 
     .. math:: \min \sum_i \ell(z_i, y_i) + n \cdot \text{penalty}(x) \quad \text{subject to } \sum_m D_m x_m = z,
 
-    with the x-step linearised, so that a party's data enter by one gradient sum: with s the sum of partial scores and
-    u the dual, the coordinator takes u' = slope of the loss at the proximal point of s + u / rho, and the residual is
-    rho (s - z) + u' = 2 u' - u, clipped to ``limit``. Party m moves x_m <- prox(x_m - h_m / L_m), h_m the noisy sum of
-    its rows times residuals, L_m = rho M n R_m^2 / step. The first dual step comes before the first release.
+    with a linearised x-step, so that a party's data enter through one gradient sum. With s the sum of partial scores
+    and u the dual, the coordinator takes u' = slope of the loss at the proximal point of s + u / rho, and the residual
+    is rho (s - z) + u' = 2 u' - u, clipped to ``limit``. Party m moves x_m <- prox(x_m - h_m / L_m), where h_m is the
+    noisy sum of its rows times residuals and L_m = rho M n R_m^2 / step. The first dual step comes before the first
+    release.
 
-    **Guarantee.** Released to whoever sees the model or any step: one noisy gradient sum per party and round. With M
-    parties and T rounds mu^2 = T sum_m (sensitivity_m / sigma_m)^2, exactly. It does not cover the participants, who
+    **Guarantee.** Released to everyone who sees the model or any step: one noisy gradient sum per party and round. With
+    M parties and T rounds mu^2 = T sum_m (sensitivity_m / sigma_m)^2, exactly. It does not cover the participants, who
     see partial scores and residuals: see the report.
 
     Parameters
     ----------
     rho : float
-        Public penalty of the constraint; it matters, and cannot be chosen on the data without paying. Steps are as long
-        as rho is small: with few rounds 0.02 is far better than 0.1 on the data sets in ``docs/vertical.md``.
+        Public penalty of the constraint. It affects accuracy, and choosing it on the data would cost budget. Smaller
+        values give longer steps: with few rounds 0.02 is far better than 0.1 on the data sets in ``docs/vertical.md``.
     """
 
     rho: float = 0.02
@@ -137,7 +139,7 @@ class AdmmSharing(SharingTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "rho")
+        require_positive(self, "rho")
 
     def curvature(self, party: str) -> float:
         return self.rho * len(self.parties) * self.n * self.parties[party].row_bound ** 2
@@ -150,8 +152,9 @@ class AdmmSharing(SharingTask):
 class BlocksOverParties(SharingTask):
     """Block gradient descent with one block per party, in turn (DP-SkGD with the parties as blocks).
 
-    **Guarantee.** Released: one noisy gradient sum per round, of the party whose turn it is. mu^2 = T (sensitivity /
-    sigma)^2, exactly; turns are public and give no amplification.
+    **Guarantee.** Released to everyone who sees the model or any step: one noisy gradient sum per round, of the party
+    whose turn it is. mu^2 = T (sensitivity / sigma)^2, exactly; turns are public and give no amplification. It does not
+    cover the participants.
     """
 
     name: ClassVar[str] = "blocks-over-parties"
@@ -159,21 +162,21 @@ class BlocksOverParties(SharingTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_rounds < len(self.parties):
-            raise InvalidInput("n_rounds must give every party a turn.")
+            raise InvalidInput("n_rounds must be at least the number of parties, so that every party has a turn.")
 
-    def movers(self, round_: int) -> tuple[str, ...]:
+    def active_parties(self, round_: int) -> tuple[str, ...]:
         names = tuple(self.parties)
         return (names[round_ % len(names)],)
 
-    def releases_of(self, party: str) -> int:
+    def release_count(self, party: str) -> int:
         return len(range(tuple(self.parties).index(party), self.n_rounds, len(self.parties)))
 
     def curvature(self, party: str) -> float:
         return self.objective.loss.curvature_bound * self.n * self.parties[party].row_bound ** 2
 
 
-class SharingParty(WeightsParty):
-    """A party's program."""
+class SharingParty(ResidualExchangeParty):
+    """Program of a party: it releases a gradient sum, moves its weights and shares partial scores."""
 
     def __init__(
         self, task: SharingTask, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
@@ -181,16 +184,16 @@ class SharingParty(WeightsParty):
         super().__init__(task, name, design, charges, source, task.averaging)
 
     def answer(self, request: Message) -> Message:
-        """Release, move, and answer with weights and partial scores."""
+        """Release a gradient sum, move the weights, and reply with weights and partial scores."""
         task = self.task
         self._receive(request)
-        for name in task.movers(self._round):
+        for name in task.active_parties(self._round):
             group = release_group(name)
             mechanism = GaussianNoise(self.calibrated.noise_multiplier(group))
             if name == self.name:
                 gradient = self._holder.release(WeightedRows(task.limit), mechanism, group)
-                self._weights = task.moved(name, self._weights, gradient)
-            else:  # another party's release of this round, which tells about the same people
+                self._weights = task.updated_weights(name, self._weights, gradient)
+            else:  # another party's release of this round, which is about the same people
                 self._charges.charge(group, mechanism.event(WeightedRows.replacement_ratio))
         self._end_round()
         shared = self._inside(PartialPredictions(self._weights))
@@ -198,8 +201,8 @@ class SharingParty(WeightsParty):
         return Message("scores", {"scores": steps, WEIGHTS: self._weights.copy()}, {}, frozenset({"scores"}))
 
 
-class SharingCoordinator(WeightsCoordinator):
-    """The coordinator's program; it holds the label."""
+class SharingCoordinator(ResidualExchangeCoordinator):
+    """Program of the coordinator, who holds the label."""
 
     def __init__(self, task: SharingTask, target: FloatArray, charges: Charges, source: RandomSource) -> None:
         super().__init__(task, target, charges, source, task.averaging)
@@ -214,12 +217,12 @@ class SharingCoordinator(WeightsCoordinator):
         return np.clip(raw, -self.task.limit, self.task.limit)
 
     def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
-        """Take weights and the total of partial scores."""
+        """Process the parties' weights and the total of partial scores."""
         scores = self._total(totals)
-        movers = self.task.movers(self.round)
+        active = self.task.active_parties(self.round)
         self._take(replies)
         self._scores = scores
-        for name in movers:
+        for name in active:
             group = release_group(name)
             event = GaussianNoise(self.calibrated.noise_multiplier(group)).event(WeightedRows.replacement_ratio)
             self._charges.charge(group, event)

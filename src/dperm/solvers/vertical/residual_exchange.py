@@ -1,4 +1,8 @@
-"""What the programs have in common in which parties move weights and answer with scores: state, rounds, results."""
+"""Common base of the methods that exchange residuals for scores: rounds, saved state and results of both programs.
+
+In each round the coordinator sends one residual per person, and every party moves its own weights and replies with
+partial scores.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,11 @@ from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import RESIDUAL
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalResult, expect_arrays
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.task import VerticalResult, check_message
 from dperm.types import FloatArray, IntArray
 
-__all__ = ["WEIGHTS", "WeightsCoordinator", "WeightsParty"]
+__all__ = ["WEIGHTS", "ResidualExchangeCoordinator", "ResidualExchangeParty"]
 
 
 WEIGHTS = "weights"
@@ -28,12 +32,12 @@ def _n_averaged(averaging: float, n_rounds: int) -> int:
     return max(1, round(averaging * n_rounds))
 
 
-class WeightsParty:
-    """A party that is sent residuals and moves its own weights.
+class ResidualExchangeParty:
+    """Program of a party that receives residuals and moves its own weights.
 
-    ``task`` has ``n``, ``n_rounds``, ``parties``, ``neighbours``, ``calibrated`` and ``shared_domain``; where its view
-    leaves no domain nothing can be shared, only released. ``averaging`` is the last part of the rounds whose weights
-    are averaged.
+    ``task`` has ``n``, ``n_rounds``, ``parties``, ``neighbours``, ``calibrated`` and ``shared_domain``; without a
+    trusted domain values can only be released, not shared. ``averaging`` is the fraction of the rounds, the last ones,
+    over which weights are averaged.
     """
 
     def __init__(
@@ -57,47 +61,47 @@ class WeightsParty:
 
     @property
     def holder(self) -> DataHolder:
-        """The door to the party's data."""
+        """The holder of the party's data."""
         return self._holder
 
     def _receive(self, request: Message) -> None:
-        expect_arrays(request, "residual", residual=("float64", (self.task.n,)))
+        check_message(request, "residual", residual=("float64", (self.task.n,)))
         if self._round >= self.task.n_rounds:
             raise PlanViolation("a request came after the last round.")
         self._inbox.put(RESIDUAL, request.arrays["residual"])
 
     def _inside(self, query: Any) -> FloatArray:
-        """Answer of a query that stays inside the trusted domain."""
+        """Evaluate a query whose answer stays inside the trusted domain."""
         return self._holder.share(query, self.task.domain).reveal_inside(self.task.domain)
 
     def _end_round(self) -> None:
-        """Count the round; the sums are those that the coordinator takes, in the same order."""
+        """Finish the round and update the sum of weights, in the same order as the coordinator does."""
         self._round += 1
         if self._round > self.n_rounds - self._n_averaged:
             self._sum += self._weights
 
     def own_weights(self) -> FloatArray:
-        """Return this party's part of the model, from what it answered itself."""
+        """Return this party's part of the model, computed from its own replies."""
         if self._round < self.n_rounds:
             raise PlanViolation("the run is not over.")
         return self._sum / self._n_averaged
 
     def state(self) -> Message:
-        """Return weights and round."""
+        """Return the weights, their sum and the round."""
         return Message("state", {WEIGHTS: self._weights.copy(), "sum": self._sum.copy()}, {"round": self._round})
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         shape = self._weights.shape
-        expect_arrays(state, "state", weights=("float64", shape), sum=("float64", shape))
+        check_message(state, "state", weights=("float64", shape), sum=("float64", shape))
         self._weights, self._round = state.arrays[WEIGHTS].copy(), int(state.facts["round"] or 0)
         self._sum = state.arrays["sum"].copy()
 
 
-class WeightsCoordinator:
-    """A coordinator that sends residuals and takes weights; it holds the label.
+class ResidualExchangeCoordinator:
+    """Program of a coordinator, who holds the label, sends residuals and receives weights and scores.
 
-    ``averaging`` is the last part of the rounds whose weights are averaged.
+    ``averaging`` is the fraction of the rounds, the last ones, over which weights are averaged.
     """
 
     def __init__(
@@ -122,26 +126,26 @@ class WeightsCoordinator:
 
     @property
     def holder(self) -> DataHolder:
-        """The door to the labels."""
+        """The holder of the labels."""
         return self._holder
 
     def _next_residual(self) -> FloatArray:
-        """Work out this round's residuals."""
+        """Compute the residuals of this round."""
         raise NotImplementedError
 
     def requests(self) -> Mapping[str, Message]:
-        """Ask every party with this round's residuals."""
+        """Return the request with this round's residuals for every party."""
         if self._residual is None:
             self._residual = self._next_residual()
         message = Message("residual", {"residual": self._residual.copy()}, {"round": self.round})
         return dict.fromkeys(self.task.parties, message)
 
     def _take(self, replies: Mapping[str, Message], **arrays: tuple[str, tuple[int, ...]]) -> None:
-        """Check one round's replies, take their weights, close the round; ``arrays`` are those beside the weights."""
+        """Check the replies of one round, store their weights and finish the round; ``arrays`` are further arrays."""
         if self._residual is None or set(replies) != set(self.task.parties):
-            raise InvalidInput("the replies are not those of this round.")
+            raise InvalidInput("the replies do not belong to this round.")
         for name, reply in replies.items():
-            expect_arrays(reply, "scores", weights=("float64", self._weights[name].shape), **arrays)
+            check_message(reply, "scores", weights=("float64", self._weights[name].shape), **arrays)
         self._residual = None
         self.round += 1
         for name, reply in replies.items():
@@ -150,7 +154,7 @@ class WeightsCoordinator:
                 self._sums[name] += self._weights[name]
 
     def _total(self, totals: Mapping[str, IntArray]) -> FloatArray:
-        """Predictions from the total of all parties' partial scores."""
+        """Compute predictions from the total of all parties' partial scores."""
         if set(totals) != {"scores"} or totals["scores"].shape != (self.task.n,):
             raise InvalidInput("the total of partial scores must have one number for each person.")
         spacing: float = self.task.score_spacing(self.task.box)
@@ -160,9 +164,9 @@ class WeightsCoordinator:
         return {}
 
     def state(self) -> Message:
-        """Return everything but the labels; residuals that were made are in it, so that none is made twice.
+        """Return everything but the labels, including computed residuals, so that none is computed twice.
 
-        After the last round nothing about single people is in it.
+        After the last round the state has nothing about single people.
         """
         none = np.zeros(0)
         people = [none, none] if self.round >= self.n_rounds else [self._scores.copy(), self._dual.copy()]
@@ -174,7 +178,7 @@ class WeightsCoordinator:
         return Message("state", arrays | self._more_state(), {"round": self.round})
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         if state.kind != "state" or set(state.arrays) != set(self.state().arrays):
             raise InvalidInput("this state belongs to another task.")
         self._scores, self._dual = state.arrays["scores"].copy(), state.arrays["dual"].copy()

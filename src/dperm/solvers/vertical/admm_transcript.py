@@ -1,9 +1,9 @@
 """ADMM sharing with every message public (transcript view).
 
-The same method as :class:`~dperm.solvers.vertical.sharing.AdmmSharing`, but nothing travels without noise: a party also
-releases its partial scores, clipped and with noise for every person, and the label holder its proximal slopes. That
-costs as much as the local model: use it where nobody may see anybody's values and people are very many. Proof:
-``transcript.proof.md``.
+The method of :class:`~dperm.solvers.vertical.score_sharing.AdmmSharing`, with noise on every message: a party also
+releases its partial scores, clipped and with noise for every person, and the label holder releases its proximal slopes.
+That needs as many people as the local model: use it where no participant may see another's values and there are very
+many people. Proof: ``admm_transcript.proof.md``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.sharing import WeightedRows
 from dperm.queries.transcript import ClippedPredictions, ProximalSlopes
-from dperm.solvers._checks import positive, share
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.sharing import AdmmSharing, release_group
-from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.solvers.option_checks import require_positive, require_share
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
+from dperm.solvers.vertical.score_sharing import AdmmSharing, release_group
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["TranscriptSharing"]
@@ -41,14 +41,14 @@ class TranscriptSharing(AdmmSharing):
 
     **Guarantee.** Released to everyone who sees any message: per round and party one gradient sum and one vector of
     partial scores, and per round one vector of proximal slopes, all with Gaussian noise: mu^2 = T [sum_m (2 c_m /
-    sigma_v)^2 + sum_m (2 R_m limit / sigma_h)^2 + (2 slope_bound / sigma_t)^2], exactly. It covers participants too.
+    sigma_v)^2 + sum_m (2 R_m limit / sigma_h)^2 + (2 slope_bound / sigma_t)^2], exactly. It also covers participants.
 
     Parameters
     ----------
     score_clip : float
         Bound on a party's part of a prediction.
     score_share, slope_share : float
-        Parts of the budget for the partial scores of all parties and for the label holder's slopes.
+        Shares of the budget for the partial scores of all parties and for the label holder's slopes.
     """
 
     view: str = "transcript"
@@ -62,10 +62,10 @@ class TranscriptSharing(AdmmSharing):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "score_clip")
-        share(self, "score_share", "slope_share")
+        require_positive(self, "score_clip")
+        require_share(self, "score_share", "slope_share")
         if self.score_share + self.slope_share >= 1.0:
-            raise InvalidInput("score_share and slope_share must leave something for the gradients.")
+            raise InvalidInput("score_share and slope_share must sum to less than 1, to leave budget for gradients.")
 
     def plan(self) -> Plan:
         each = 1.0 / len(self.parties)
@@ -77,11 +77,11 @@ class TranscriptSharing(AdmmSharing):
         return Plan(tuple(releases))
 
     def mechanism(self, group: str) -> GaussianNoise:
-        """The noise of a group of releases."""
+        """Return the mechanism of a group of releases."""
         return GaussianNoise(self.calibrated.noise_multiplier(group))
 
     def charge(self, group: str, charges: Charges) -> None:
-        """Write down another participant's release, which tells about the same people."""
+        """Charge another participant's release, which is about the same people."""
         charges.charge(group, self.mechanism(group).event(2.0))
 
     def coordinator(self, target: FloatArray, charges: Charges, source: RandomSource) -> TranscriptCoordinator:  # type: ignore[override]
@@ -92,8 +92,8 @@ class TranscriptSharing(AdmmSharing):
         return TranscriptParty(self, name, design, charges, source)
 
 
-class TranscriptParty(WeightsParty):
-    """A party's program."""
+class TranscriptParty(ResidualExchangeParty):
+    """Program of a party in the transcript view."""
 
     def __init__(
         self, task: TranscriptSharing, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
@@ -101,7 +101,7 @@ class TranscriptParty(WeightsParty):
         super().__init__(task, name, design, charges, source, task.averaging)
 
     def answer(self, request: Message) -> Message:
-        """Release a gradient sum, move, and release partial scores."""
+        """Release a gradient sum, move the weights, and release partial scores."""
         task = self.task
         self._receive(request)
         task.charge(ProximalSlopes.name, self._charges)  # made by the label holder for this request
@@ -110,7 +110,7 @@ class TranscriptParty(WeightsParty):
             rows, parts = release_group(name), _scores_group(name)
             if name == self.name:
                 gradient = self._holder.release(WeightedRows(task.limit), task.mechanism(rows), rows)
-                self._weights = task.moved(name, self._weights, gradient)
+                self._weights = task.updated_weights(name, self._weights, gradient)
                 query = ClippedPredictions(self._weights, task.score_clip)
                 scores = self._holder.release(query, task.mechanism(parts), parts)
             else:
@@ -120,8 +120,8 @@ class TranscriptParty(WeightsParty):
         return Message("scores", {"scores": scores, WEIGHTS: self._weights.copy()})
 
 
-class TranscriptCoordinator(WeightsCoordinator):
-    """The coordinator's program; it holds the label, and all else that it knows is public."""
+class TranscriptCoordinator(ResidualExchangeCoordinator):
+    """Program of the coordinator, who holds the label; everything else it has is public."""
 
     def __init__(self, task: TranscriptSharing, target: FloatArray, charges: Charges, source: RandomSource) -> None:
         super().__init__(task, target, charges, source, task.averaging)
@@ -136,7 +136,7 @@ class TranscriptCoordinator(WeightsCoordinator):
         return residual
 
     def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
-        """Take weights and noisy partial scores."""
+        """Process the parties' weights and noisy partial scores."""
         task, clip = self.task, self.task.score_clip
         self._take(replies, scores=("float64", (task.n,)))
         self._scores = sum((np.clip(r.arrays["scores"], -clip, clip) for r in replies.values()), np.zeros(task.n))

@@ -1,7 +1,8 @@
-"""Distributions over subsets of coordinates (or blocks), as objects.
+"""Distributions over subsets of coordinates (or blocks of them), from which block methods draw what to update.
 
 A sampling draws a random subset of {0..d-1}. ``proper`` means that every coordinate has a positive probability. The
-draws are public: they protect nobody (each step touches every person), so they give no privacy amplification.
+draws are public and give no privacy amplification, because each step uses every person's record. Samplings of people
+(Poisson batches) are in :mod:`dperm.queries.sampled`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations, pairwise
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from dperm import validation
 from dperm.errors import InvalidInput
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
@@ -33,6 +34,7 @@ __all__ = [
 
 Subset = tuple[int, ...]
 
+#: more subsets than this are not listed, to bound time and memory
 _MOST_SUBSETS = 200_000
 
 
@@ -56,7 +58,7 @@ class Sampling(ABC):
 
     @property
     def smallest_probability(self) -> float:
-        """p_min, which sets the universal step of block Frank-Wolfe."""
+        """Smallest probability p_min of a coordinate; it sets the universal step of block Frank-Wolfe."""
         return float(self.probabilities.min())
 
     @abstractmethod
@@ -64,38 +66,23 @@ class Sampling(ABC):
         """Every subset with its probability, where there are few enough to list."""
 
 
-def _whole(value: Any) -> int | None:
-    """A whole number as int, None for anything else; a truncated 1.5 would sample another distribution."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        return None
-    floor = math.floor(float(value))
-    return floor if floor == value else None
-
-
-def _check_size(d: Any) -> int:
-    whole = _whole(d)
-    if whole is None or whole < 1:
-        raise InvalidInput(f"a sampling needs d >= 1 coordinates, a whole number, not {d!r}.")
-    return whole
-
-
-def _check_count(name: str, value: Any, most: int) -> int:
-    whole = _whole(value)
-    if whole is None or not 1 <= whole <= most:
-        raise InvalidInput(f"{name} must be a whole number between 1 and {most}, not {value!r}.")
-    return whole
+def _whole(name: str, value: Any, most: int | None = None) -> int:
+    """A whole number of 1 or more, of which 4.0 is one; a truncated 1.5 would sample another distribution."""
+    if validation.is_finite_number(value) and float(value).is_integer():
+        value = int(value)
+    return validation.whole(name, value, most=most)
 
 
 def _indices(values: Any) -> Subset:
-    """Indices in the order given."""
+    """The given indices as a tuple, in their order."""
     try:
         return tuple(map(operator.index, values))
     except TypeError:
-        raise InvalidInput(f"a subset of coordinates must list whole numbers, not {values!r}.") from None
+        raise InvalidInput(f"a subset of coordinates must contain whole numbers, not {values!r}.") from None
 
 
 def _choose(d: int, k: int, source: RandomSource) -> list[int]:
-    """k different numbers below d, uniformly (Floyd's algorithm)."""
+    """Draw k different numbers below d, uniformly (Floyd's algorithm)."""
     chosen: set[int] = set()
     for top in range(d - k, d):
         candidate = source.below(top + 1)
@@ -105,12 +92,12 @@ def _choose(d: int, k: int, source: RandomSource) -> list[int]:
 
 @dataclass(frozen=True)
 class ElementarySampling(Sampling):
-    """All coordinates, always."""
+    """Every draw is the set of all coordinates."""
 
     d: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", _check_size(self.d))
+        object.__setattr__(self, "d", _whole("d", self.d))
 
     def draw(self, source: RandomSource) -> Subset:
         return tuple(range(self.d))
@@ -139,11 +126,11 @@ class ArbitrarySampling(Sampling):
     distribution: tuple[tuple[Subset, float], ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", _check_size(self.d))
+        object.__setattr__(self, "d", _whole("d", self.d))
         subsets = tuple((tuple(sorted(_indices(subset))), float(q)) for subset, q in self.distribution)
         object.__setattr__(self, "distribution", subsets)
         if any(not s or len(set(s)) < len(s) or s[0] < 0 or s[-1] >= self.d for s, _ in subsets):
-            raise InvalidInput("every subset of a sampling must be non-empty, without repeats, within 0..d-1.")
+            raise InvalidInput("every subset of a sampling must be non-empty, without repeats and within 0..d-1.")
         if any(not q > 0.0 for _, q in subsets) or not math.isclose(sum(q for _, q in subsets), 1.0, rel_tol=1e-9):
             raise InvalidInput("the probabilities of a sampling must be positive and sum to 1.")
         if {j for s, _ in subsets for j in s} != set(range(self.d)):
@@ -173,7 +160,7 @@ class ArbitrarySampling(Sampling):
 
 
 class BlockSampling(ArbitrarySampling):
-    """One block of a partition per draw; ``uniform`` and ``importance`` are the named ones.
+    """One block of a partition per draw; ``uniform`` and ``importance`` make the two usual ones.
 
     >>> BlockSampling.uniform(4, 2).probabilities.tolist()
     [0.5, 0.5, 0.5, 0.5]
@@ -192,13 +179,13 @@ class BlockSampling(ArbitrarySampling):
 
     @classmethod
     def uniform(cls, d: int, n_blocks: int) -> BlockSampling:
-        """Equal blocks of neighbouring coordinates, equal probabilities; ``n_blocks=d`` is serial sampling."""
+        """Blocks of adjacent coordinates, equal in size and probability; ``n_blocks=d`` is serial sampling."""
         blocks = _equal_blocks(d, n_blocks)
         return cls(blocks, [1.0 / len(blocks)] * len(blocks))
 
     @classmethod
     def importance(cls, smoothness: Sequence[float] | FloatArray, n_blocks: int) -> BlockSampling:
-        """Equal blocks, probabilities proportional to the largest smoothness in the block (paper of DP-SkGD)."""
+        """Equal blocks, with probabilities proportional to the largest smoothness in the block (DP-SkGD paper)."""
         blocks = _equal_blocks(len(smoothness), n_blocks)
         if not all(math.isfinite(m) and m > 0.0 for m in smoothness):
             raise InvalidInput("importance sampling needs a positive, finite smoothness for every coordinate.")
@@ -207,8 +194,8 @@ class BlockSampling(ArbitrarySampling):
 
 
 def _equal_blocks(d: int, n_blocks: int) -> list[range]:
-    d = _check_size(d)
-    n_blocks = _check_count("n_blocks", n_blocks, d)
+    d = _whole("d", d)
+    n_blocks = _whole("n_blocks", n_blocks, d)
     smaller, n_larger = divmod(d, n_blocks)
     ends = list(accumulate([smaller + 1] * n_larger + [smaller] * (n_blocks - n_larger), initial=0))
     return [range(start, stop) for start, stop in pairwise(ends)]
@@ -216,14 +203,14 @@ def _equal_blocks(d: int, n_blocks: int) -> list[range]:
 
 @dataclass(frozen=True)
 class NiceSampling(Sampling):
-    """tau-nice: all subsets of size ``tau`` with equal probability."""
+    """tau-nice sampling: all subsets of size ``tau`` with equal probability."""
 
     d: int
     tau: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", _check_size(self.d))
-        object.__setattr__(self, "tau", _check_count("tau", self.tau, self.d))
+        object.__setattr__(self, "d", _whole("d", self.d))
+        object.__setattr__(self, "tau", _whole("tau", self.tau, self.d))
 
     def draw(self, source: RandomSource) -> Subset:
         return tuple(_choose(self.d, self.tau, source))
@@ -248,7 +235,7 @@ class NiceSampling(Sampling):
 
 @dataclass(frozen=True)
 class DistributedSampling(Sampling):
-    """(K, tau)-distributed: each of K parties samples ``tau`` of its own coordinates, independently of the others.
+    """(K, tau)-distributed sampling: each of K parties draws ``tau`` of its own coordinates, independently.
 
     ``parts`` lists the coordinates of every party; parties of unequal size are allowed.
     """
@@ -265,7 +252,7 @@ class DistributedSampling(Sampling):
         smallest = min(len(part) for part in parts)
         if smallest < 1:
             raise InvalidInput("every party needs at least one coordinate.")
-        object.__setattr__(self, "tau", _check_count("tau", self.tau, smallest))
+        object.__setattr__(self, "tau", _whole("tau", self.tau, smallest))
 
     @property
     def d(self) -> int:  # type: ignore[override]

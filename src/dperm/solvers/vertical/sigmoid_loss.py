@@ -1,4 +1,4 @@
-"""A smooth loss that is not convex, for ADMM sharing without noise."""
+"""The sigmoid loss, which is smooth but not convex, for ADMM sharing without noise."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["SigmoidLoss"]
 class SigmoidLoss(Loss):
     r"""A smooth count of errors for labels 0 and 1: :math:`\ell(z, y) = \sigma(-s z)` with s = 2y - 1.
 
-    Bounded, so that a few people far on the wrong side do not matter. Its curvature lies between plus and minus
-    1 / (6 sqrt 3): a proximal step needs rho above that.
+    The loss is bounded, so a few badly misclassified people have little influence. Its curvature lies between plus and
+    minus 1 / (6 sqrt 3); a proximal step needs a larger rho.
 
     >>> SigmoidLoss().value([0.0], [1])
     array([0.5])

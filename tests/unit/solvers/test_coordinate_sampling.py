@@ -17,7 +17,7 @@ from scipy import stats
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Box, Constraint, L1Ball, Simplex
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.sampling import (
+from dperm.solvers.coordinate_sampling import (
     ArbitrarySampling,
     BlockSampling,
     DistributedSampling,
@@ -166,7 +166,7 @@ def test_whole_numbers_of_any_type_are_sizes():
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, math.nan, math.inf, "3", None, True])
 def test_wrong_sizes(wrong):
     for make in (ElementarySampling, lambda d: NiceSampling(d, 1), lambda d: BlockSampling.uniform(d, 1)):
-        with pytest.raises(InvalidInput, match="d >= 1 coordinates"):
+        with pytest.raises(InvalidInput, match=r"^d must be a whole number"):
             make(wrong)
     for make in (lambda k: NiceSampling(4, k), lambda k: DistributedSampling(((0, 1), (2, 3)), k)):
         with pytest.raises(InvalidInput, match=r"^tau must be"):
@@ -178,9 +178,9 @@ def test_wrong_sizes(wrong):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: NiceSampling(3, 4), "tau must be a whole number between 1 and 3"),
-        (lambda: BlockSampling.uniform(3, 4), "n_blocks must be a whole number between 1 and 3"),
-        (lambda: DistributedSampling(((0, 1), (2,)), 2), "tau must be a whole number between 1 and 1"),
+        (lambda: NiceSampling(3, 4), "tau must be a whole number from 1 to 3"),
+        (lambda: BlockSampling.uniform(3, 4), "n_blocks must be a whole number from 1 to 3"),
+        (lambda: DistributedSampling(((0, 1), (2,)), 2), "tau must be a whole number from 1 to 1"),
         (lambda: DistributedSampling(((0, 1), ()), 1), "at least one coordinate"),
         (lambda: DistributedSampling(((0, 1), (1,)), 1), "partition"),
         (lambda: DistributedSampling((), 1), "partition"),

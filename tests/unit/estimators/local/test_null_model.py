@@ -1,8 +1,8 @@
-"""Fits that are not refused are, on average, as good as weights 0 at least, whatever there is to find.
+"""On average, fits that are not refused are at least as good as the null model (all weights 0).
 
-Exactly this no rule can do that ever keeps anything: where there is nothing to find, whatever is kept is too much. So
-what is tested is that it costs a thousandth of what weights 0 lose where weights are as long as planned, up to two
-standard errors.
+No rule that ever keeps weights can achieve this exactly: without a signal, any weights that are kept are too large. So
+the tests allow a thousandth of the null model's excess loss at weights of the assumed length, up to two standard
+errors.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dperm.solvers.local import DescentState, LocalDescent, quadratic
-from dperm.solvers.local.descent import _spread
-from dperm.solvers.local.quadratic import clearly_kept
+from dperm.solvers.local.descent import mean_weight_variances
+from dperm.solvers.local.quadratic import kept_fraction
 from dperm.solvers.local.surrogates import typical_length
 
 RUNS = 2000
@@ -24,7 +24,7 @@ ALLOWED = 1e-3
 def beyond(population, loss, p, length, factor, seed=0):
     rng = np.random.default_rng(seed)
     people = population(loss, p, length, 3000, rng)
-    return people.moments(int(factor * people.plan.people_least), RUNS, rng), people.plan.null_excess
+    return people.moments(int(factor * people.plan.min_people), RUNS, rng), people.plan.null_excess
 
 
 @pytest.mark.parametrize("factor", [1.2, 4.0])
@@ -50,7 +50,7 @@ def test_moments_of_few_people_and_of_long_weights(population, loss, options, al
     """Where few people are enough the law of their bits is far from normal; they are still enough for the bar."""
     rng = np.random.default_rng(1)
     people = population(loss, 1, 0.0, 1000, rng, **options)
-    worse = people.moments(people.plan.people_least, RUNS, rng)
+    worse = people.moments(people.plan.min_people, RUNS, rng)
     assert worse.mean() <= allowed * people.plan.null_excess + 2.0 * worse.std() / np.sqrt(RUNS)
     assert (worse != 0.0).mean() <= 0.01 + 3.0 * np.sqrt(0.01 / RUNS)
 
@@ -73,11 +73,11 @@ def test_a_rule_that_rises_faster_costs_several_times_as_much(population, monkey
     """The share 1 - (bar / q)^2, on the same collections: four times as steep just above the bar."""
 
     def eager(total, noise, null):
-        bar = quadratic.clear_bar(null)
+        bar = quadratic.significance_threshold(null)
         return max(0.0, min(1.0 - noise / total, 1.0 - (bar / total) ** 2))
 
     right, _ = beyond(population, "logistic", 2, 0.0, 1.2)
-    monkeypatch.setattr(quadratic, "clearly_kept", eager)
+    monkeypatch.setattr(quadratic, "kept_fraction", eager)
     wrong, _ = beyond(population, "logistic", 2, 0.0, 1.2)
     assert wrong.mean() > 3.0 * right.mean()
     assert (wrong >= right).all()
@@ -85,10 +85,10 @@ def test_a_rule_that_rises_faster_costs_several_times_as_much(population, monkey
 
 def test_what_is_kept_grows_from_nothing():
     null = np.ones(2)
-    bar = quadratic.clear_bar(null)
-    assert clearly_kept(bar, 2.0, null) == 0.0
+    bar = quadratic.significance_threshold(null)
+    assert kept_fraction(bar, 2.0, null) == 0.0
     lengths = np.sqrt(bar) * np.array([1.0, 1.001, 1.5, 2.0, 4.0])
-    kept = np.array([clearly_kept(length**2, 0.0, null) for length in lengths])
+    kept = np.array([kept_fraction(length**2, 0.0, null) for length in lengths])
     assert (np.diff(kept) > 0.0).all()
     # just above the bar weights are as long as they exceed it
     assert kept[1] * lengths[1] == pytest.approx(lengths[1] - lengths[0], rel=0.01)
@@ -101,7 +101,7 @@ def test_what_is_kept_grows_from_nothing():
 def test_descents_with_nothing_to_find(population, loss, spread):
     rng, runs = np.random.default_rng(1), 12
     people = population(loss, 2, 0.0, 40, rng, spread, solver="sgd")
-    shrunk, plain = people.descents(int(1.2 * people.plan.people_least), runs, rng)
+    shrunk, plain = people.descents(int(1.2 * people.plan.min_people), runs, rng)
     assert shrunk.mean() <= ALLOWED * people.plan.null_excess + 2.0 * shrunk.std() / np.sqrt(runs)
     assert plain.mean() > 5.0 * ALLOWED * people.plan.null_excess  # the check sees what is not shrunk
 
@@ -110,7 +110,7 @@ def test_descents_with_nothing_to_find(population, loss, spread):
 def test_descents_with_a_signal_as_planned(population, loss, length):
     rng = np.random.default_rng(2)
     people = population(loss, 2, length, 60, rng, solver="sgd")
-    shrunk, _ = people.descents(int(4.0 * people.plan.people_least), 10, rng)
+    shrunk, _ = people.descents(int(4.0 * people.plan.min_people), 10, rng)
     best = people.risk(np.array([length, 0.0, 0.0]) * people.rows.bound) - people.null
     assert shrunk.mean() < 0.5 * best
 
@@ -126,10 +126,10 @@ def test_the_propagated_noise_of_a_descent_is_that_of_its_weights(population, la
         state = descent.start()
         for _ in range(descent.n_rounds):
             task = descent.task(state)
-            state = descent.after(state, drawn(task, chances(task, people.records, people.likely), 2000, rng))
+            state = descent.next_state(state, drawn(task, chances(task, people.records, people.likely), 2000, rng))
         found.append(descent.estimate(state)[0])
         true = float((people.scaled**2).mean()) / descent.curvatures[0]
-        stated.append(_spread(state.variances, state.delay, true)[0] / descent.curvatures[0] ** 2)
+        stated.append(mean_weight_variances(state.variances, state.delay, true)[0] / descent.curvatures[0] ** 2)
     assert np.var(found) == pytest.approx(np.mean(stated), rel=0.5)
 
 

@@ -1,15 +1,16 @@
-"""Numbers to plan a distributed Frank-Wolfe run with, before any data are touched.
+"""Published constants, step counts and message sizes of distributed Frank-Wolfe, and the message sizes of dperm's runs.
 
-The functions named after the paper (Lou & Cheung, AAAI 2018) give what it prints, for comparison: its constants are
-up to universal factors and its noise carries no guarantee. The others count what dperm's tasks do.
+The functions named ``printed_...`` give the formulas as published by Lou & Cheung (AAAI 2018), for comparison. The
+published constants are up to universal factors, and the published noise carries no guarantee. The other functions
+count the bytes that dperm's vertical tasks send.
 """
 
 from __future__ import annotations
 
 import math
 
-from dperm.errors import InvalidInput
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = [
     "dense_uplink_bytes",
@@ -25,13 +26,12 @@ __all__ = [
 ]
 
 
-_NUMBER = 8
+_NUMBER = 8  # bytes of a double
 
 
 def _check(**values: float) -> None:
     for name, value in values.items():
-        if not (math.isfinite(value) and value > 0.0):
-            raise InvalidInput(f"{name} must be positive, not {value!r}.")
+        positive(name, value)
 
 
 def printed_gradient_constant(
@@ -57,7 +57,7 @@ def printed_oracle_constant(*, gradient_bound: float, radius: float, delta: floa
 
 
 def printed_steps(*, curvature: float, n: int, epsilon: float, gradient_constant: float, oracle_constant: float) -> int:
-    """Number of steps of Theorem 3: (C_f n epsilon / (C_g + C_l))^(2/3), at least one.
+    """Number of steps of Theorem 3: (C_f n epsilon / (C_g + C_l))^(2/3), at least 1.
 
     >>> printed_steps(curvature=1.0, n=1_000_000, epsilon=1.0, gradient_constant=500.0, oracle_constant=500.0)
     100
@@ -68,7 +68,7 @@ def printed_steps(*, curvature: float, n: int, epsilon: float, gradient_constant
 
 
 def sketch_rows(n_steps: int, delta: float, distortion: float, factor: float = 4.0) -> int:
-    """Rows of a sketch that keeps inner products up to ``distortion`` iota: factor log(n_steps / delta) / iota^2.
+    """Number of sketch rows that keeps inner products up to ``distortion`` iota: factor log(n_steps/delta) / iota^2.
 
     >>> sketch_rows(50, 0.01, 0.5)
     137
@@ -87,23 +87,24 @@ def printed_bytes(*, n: int, epsilon: float, n_parties: int, distortion: float) 
 def printed_feature_deviation(
     *, n: int, n_parties: int, n_steps: int, singular_value: float, epsilon: float, delta: float
 ) -> float:
-    """Deviation of the noise on a sketched feature as printed, with its spurious 1/n."""
+    """Standard deviation of the noise on a sketched feature as published, with its spurious 1/n."""
     _check(n=n, n_parties=n_parties, n_steps=n_steps, singular_value=singular_value, epsilon=epsilon)
     root = math.sqrt(n_parties * n_steps) * math.sqrt(2.0 * (math.log(1.0 / delta) + epsilon / 2.0))
     return singular_value * root / (n * epsilon / 2.0)
 
 
 def printed_update(point: FloatArray, atoms: FloatArray, gamma: float) -> FloatArray:
-    """The server's step as printed: (1 - gamma) x + gamma times the sum of all parties' atoms, one in each row.
+    """The server's step as published: (1 - gamma) x + gamma times the sum of all parties' atoms, one in each row.
 
-    The sum of K atoms of norm eta may have norm K eta, so the point leaves the ball; dperm's ``product`` gives every
-    party a ball of radius eta / K instead.
+    The sum of K atoms of norm eta may have norm K eta, so the point leaves the ball. dperm's ``product`` option gives
+    every party a ball of radius eta / K instead.
     """
-    return (1.0 - gamma) * point + gamma * atoms.sum(axis=0)
+    moved: FloatArray = (1.0 - gamma) * point + gamma * atoms.sum(axis=0)
+    return moved
 
 
 def uplink_bytes(*, n_steps: int, n_parties: int, n_active: int, length: int, per_choice: int = 3) -> int:
-    """Uplink of a run that shares at need: choices of ``per_choice`` numbers, ``n_active`` vectors of ``length``."""
+    """Uplink of a run that shares columns on demand: choices of ``per_choice`` numbers, ``n_active`` vectors."""
     return _NUMBER * (n_steps * n_parties * per_choice + n_active * length)
 
 

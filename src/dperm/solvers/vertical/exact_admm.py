@@ -1,8 +1,8 @@
-r"""ADMM sharing without protection: exact block steps, as published, or with the noise its paper prints.
+r"""ADMM sharing without protection, for comparison: exact block steps, without noise or with the noise as published.
 
-The sharing problem is that of :class:`~dperm.solvers.vertical.sharing.AdmmSharing`; here a party minimises over its own
+The problem is that of :class:`~dperm.solvers.vertical.score_sharing.AdmmSharing`, but each party minimises over its own
 block exactly (Hu, Liu, Niu and others, KDD 2019, Algorithm 1; Boyd et al. 2011, section 7.3). **No guarantee**: without
-noise nothing is private, and the printed noise is singular (``exact.proof.md``).
+noise nothing is private, and the published noise is singular (``exact_admm.proof.md``).
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import DUAL, SCORES, BlockMinimiser, InverseRoot, SharedSlopes, Stationarity
-from dperm.solvers._checks import positive
-from dperm.solvers.vertical.programs import Message
-from dperm.solvers.vertical.task import VerticalResult, VerticalTask, few_enough
-from dperm.solvers.vertical.weights import WEIGHTS, WeightsCoordinator, WeightsParty
+from dperm.solvers.option_checks import require_positive
+from dperm.solvers.vertical.protocol import Message
+from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
+from dperm.solvers.vertical.task import VerticalResult, VerticalTask, check_round_count
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["ExactSharing", "printed_round_epsilon", "printed_sensitivity"]
 
-#: asks a query inside the trusted domain
+#: evaluates a query inside the trusted domain
 Inside = Callable[[Any], FloatArray]
 
-_NO_NOISE = 1e-6  # a noise multiplier that stands for none in plans: its epsilon is astronomic
-_FINE = 2.0**20
+_NO_NOISE = 1e-6  # noise multiplier that represents "no noise" in plans: its epsilon is astronomically large
+_FINE = 2.0**20  # grid of the standard normal draws
 
 
 def printed_sensitivity(
     n_columns: int, n_parties: int, rho: float, strength: float, bound: float, slope: float
 ) -> float:
-    """Sensitivity that Lemma 1 of the paper prints: 3/(d_m rho) (strength slope + (1 + M rho) bound)."""
+    """Sensitivity as published in Lemma 1 of the paper: 3/(d_m rho) (strength slope + (1 + M rho) bound)."""
     return 3.0 / (n_columns * rho) * (strength * slope + (1.0 + n_parties * rho) * bound)
 
 
 def printed_round_epsilon(epsilon: float, delta: float, n_rounds: int) -> float:
-    """Epsilon of one round that Corollary 1 of the paper prints: sqrt(2T ln(1/delta')) e + T e (exp(e) - 1).
+    """Epsilon of one round as published in Corollary 1 of the paper: sqrt(2T ln(1/delta')) e + T e (exp(e) - 1).
 
     >>> round(printed_round_epsilon(1.0, 1e-5, 40), 4)
     0.0316
@@ -56,7 +56,7 @@ def printed_round_epsilon(epsilon: float, delta: float, n_rounds: int) -> float:
     return float(brentq(lambda e: root * e + n_rounds * e * math.expm1(e) - epsilon, 0.0, epsilon / root, xtol=1e-15))
 
 
-def group_of(party: str) -> str:
+def minimiser_group(party: str) -> str:
     """Name of a party's unprotected minimisers in plans and ledgers."""
     return f"{BlockMinimiser.name} of {party}"
 
@@ -66,17 +66,25 @@ class ExactSharing(VerticalTask):
     r"""Exact parallel ADMM sharing; no guarantee.
 
     Party m takes :math:`x_m = \arg\min r^\top D_m u + \tfrac{\rho(1 + \text{damping})}{2} \|D_m (u - x_m)\|^2 + n\,
-    \text{penalty}(u)`, r = rho (s - z) + dual. Damping 0 is the printed step, which may diverge for strongly correlated
-    parties; M - 1, the default, is the averaged form, which converges for convex losses.
+    \text{penalty}(u)`, r = rho (s - z) + dual. Damping 0 is the step as published, which may diverge if the columns of
+    different parties are strongly correlated; M - 1, the default, is the averaged form, which converges for convex
+    losses. Proof that there is no guarantee: ``exact_admm.proof.md``.
 
     Parameters
     ----------
     n_rounds : int
+        Number of rounds.
     rho : float
+        Public penalty of the constraint.
     damping : float, optional
+        Extra curvature of a party's step, relative to rho.
     calibration : {"none", "paper"}
-        ``"paper"`` adds noise of covariance sigma^2 (D_m' D_m)^-1 to every minimiser, with sigma as printed for the
+        ``"paper"`` adds noise of covariance sigma^2 (D_m' D_m)^-1 to every minimiser, with sigma as published for the
         budget and the assumed bound ``printed_bound`` on all variables.
+    printed_bound : float
+        The paper's assumed bound on all variables.
+    box : float
+        Public bound on a weight.
     """
 
     n_rounds: int = 60
@@ -87,13 +95,13 @@ class ExactSharing(VerticalTask):
     box: float = 1024.0
 
     name: ClassVar[str] = "exact-admm-sharing"
-    #: whether the Lyapunov quantity of the method is worked out
+    #: whether the Lyapunov quantity of the method is computed
     has_lyapunov: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        few_enough(self, "n_rounds")
-        positive(self, "rho", "box", "printed_bound")
+        check_round_count(self, "n_rounds")
+        require_positive(self, "rho", "box", "printed_bound")
         if self.damping is not None and not self.damping >= 0.0:
             raise InvalidInput(f"damping must be 0 or more, not {self.damping!r}.")
         if self.calibration not in ("none", "paper"):
@@ -104,16 +112,18 @@ class ExactSharing(VerticalTask):
         if self.calibration == "none":
             return "the method runs without noise"
         return (
-            "the printed noise has the covariance sigma^2 D (D'D)^-1 D', which is singular and depends on the data: "
-            "one message tells neighbours apart with certainty at any sigma"
+            "the published noise has the covariance sigma^2 D (D'D)^-1 D', which is singular and depends on the data: "
+            "one message distinguishes neighbouring data sets with certainty at any sigma"
         )
 
     def plan(self) -> Plan:
-        return Plan(tuple(PlannedRelease(group_of(m), "gaussian", self.n_rounds, self.n_rounds) for m in self.parties))
+        return Plan(
+            tuple(PlannedRelease(minimiser_group(m), "gaussian", self.n_rounds, self.n_rounds) for m in self.parties)
+        )
 
     @property
     def calibrated(self) -> CalibratedPlan:
-        """The plan with no noise, or the printed multiples of the printed sensitivity."""
+        """The plan without noise, or with the noise multiplier as published."""
         return CalibratedPlan(self.plan(), _NO_NOISE if self.calibration == "none" else self._multiple, self.budget)
 
     @property
@@ -123,7 +133,7 @@ class ExactSharing(VerticalTask):
         return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
 
     def printed_deviation(self, party: str) -> float:
-        """Standard deviation that the paper prints for a party's partial scores."""
+        """Standard deviation as published for a party's partial scores."""
         strength = self.n * self.objective.penalty.strength
         numbers = (self.parties[party].d, len(self.parties), self.rho, strength, self.printed_bound, 1.0)
         return self._multiple * printed_sensitivity(*numbers)
@@ -133,11 +143,11 @@ class ExactSharing(VerticalTask):
         return self.rho
 
     def residual(self, slopes: FloatArray, dual: FloatArray, round_: int) -> FloatArray:
-        """What multiplies people's rows in a round."""
+        """Return the residuals that multiply the rows in a round."""
         return 2.0 * slopes - dual
 
     def block(self, party: str, weights: FloatArray, inside: Inside, round_: int) -> FloatArray:
-        """A party's next weights, from queries answered inside the domain."""
+        """Return a party's next weights, from queries evaluated inside the trusted domain."""
         damping = len(self.parties) - 1 if self.damping is None else self.damping
         curvature = self.rho * (1.0 + damping)
         return inside(BlockMinimiser(weights, curvature, self.penalty, self.unpenalised(party)))
@@ -150,8 +160,8 @@ class ExactSharing(VerticalTask):
         return ExactParty(self, name, design, charges, source)
 
 
-class ExactParty(WeightsParty):
-    """A party's program."""
+class ExactParty(ResidualExchangeParty):
+    """Program of a party in exact ADMM sharing."""
 
     def __init__(
         self, task: ExactSharing, name: str, design: DesignMatrix, charges: Charges, source: RandomSource
@@ -167,7 +177,7 @@ class ExactParty(WeightsParty):
         return noise
 
     def answer(self, request: Message) -> Message:
-        """Minimise over the own block and answer with it and its partial scores."""
+        """Minimise over the party's own block; the reply has the block and its partial scores."""
         task = self.task
         self._receive(request)
         stationarity = np.zeros(1)
@@ -185,22 +195,22 @@ class ExactParty(WeightsParty):
 
 
 def charge_round(task: ExactSharing, charges: Charges) -> None:
-    """Write down what every party's unprotected step of one round is: a release next to no noise."""
+    """Charge every party's unprotected step of one round as a release with almost no noise."""
     calibrated = task.calibrated
     for name in task.parties:
-        group = group_of(name)
+        group = minimiser_group(name)
         charges.charge(group, GaussianNoise(calibrated.noise_multiplier(group)).event(2.0))
 
 
-class ExactCoordinator(WeightsCoordinator):
-    """The coordinator's program; it holds the label and keeps the Lyapunov quantity of every round."""
+class ExactCoordinator(ResidualExchangeCoordinator):
+    """Program of the coordinator, who holds the label; it records the Lyapunov quantity of every round."""
 
     def __init__(self, task: ExactSharing, target: FloatArray, charges: Charges, source: RandomSource) -> None:
         super().__init__(task, target, charges, source)
         self._gap = 0.0
         self.lyapunov: list[float] = []
-        #: called with the weights after every round, for figures; nothing here is private
-        self.watch: Callable[[Mapping[str, FloatArray]], None] | None = None
+        #: called with the weights after every round, for figures; this method protects nothing
+        self.on_round: Callable[[Mapping[str, FloatArray]], None] | None = None
 
     def _next_residual(self) -> FloatArray:
         domain = self.task.domain
@@ -214,25 +224,25 @@ class ExactCoordinator(WeightsCoordinator):
         return residual
 
     def absorb(self, replies: Mapping[str, Message], totals: Mapping[str, IntArray]) -> None:
-        """Take blocks, stationarities and the total of partial scores."""
+        """Process the parties' blocks, stationarities and the total of partial scores."""
         scores = self._total(totals)
         self._take(replies, stationarity=("float64", (1,)))
         self._scores = scores
         blocks = sum(float(reply.arrays["stationarity"][0]) for reply in replies.values())
         self.lyapunov.append(blocks + (1.0 + self.task.rho**2) * self._gap)
         charge_round(self.task, self._charges)
-        if self.watch is not None:
-            self.watch(self._weights)
+        if self.on_round is not None:
+            self.on_round(self._weights)
 
     def _more_state(self) -> dict[str, Any]:
         return {"lyapunov": np.array(self.lyapunov, np.float64), "gap": np.array([self._gap])}
 
     def restore(self, state: Message) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         super().restore(state)
         self.lyapunov, self._gap = state.arrays["lyapunov"].tolist(), float(state.arrays["gap"][0])
 
     def result(self) -> VerticalResult:
-        """Return the blocks, which were never protected, and the Lyapunov quantities."""
+        """Return the blocks, which are not protected, and the Lyapunov quantities."""
         diagnostics = {"lyapunov": np.array(self.lyapunov)} if self.task.has_lyapunov else {}
         return replace(super().result(), held=True, diagnostics=diagnostics)

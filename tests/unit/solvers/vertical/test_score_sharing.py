@@ -20,10 +20,10 @@ from dperm.privacy.accounting import composition
 from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sharing import RESIDUAL, BlockMinimiser
 from dperm.solvers.vertical import TASKS, AdmmSharing, BlocksOverParties, ExactSharing, Message, TranscriptSharing
-from dperm.solvers.vertical.nonconvex import SigmoidLoss
-from dperm.solvers.vertical.runner import run_in_process
+from dperm.solvers.vertical.in_process import run_in_process
+from dperm.solvers.vertical.sigmoid_loss import SigmoidLoss
 from dperm.solvers.vertical.task import MOST_ROUNDS
-from dperm.testing.solvers import _trusted_optimum
+from dperm.testing.solvers import trusted_optimum
 from dperm.testing.vertical import VERTICAL_EXAMPLES, facts_of, run_vertical, vertical_problem
 
 BUDGET = Budget(1.0, 1e-6)
@@ -82,7 +82,7 @@ def test_exact_sharing_reaches_the_pooled_optimum(loss, penalty):
     result = run_vertical(task, designs, target).result
     X, objective = pooled(task, designs)
     weights = np.concatenate(list(result.weights.values()))
-    assert objective.value(X, target, weights) <= _trusted_optimum(objective, X, target) + 2e-4
+    assert objective.value(X, target, weights) <= trusted_optimum(objective, X, target) + 2e-4
     assert result.report.guarantee is None
     assert result.held
 
@@ -157,7 +157,7 @@ def test_partial_scores_are_whole_and_their_total_is_exact():
     designs, target = vertical_problem(9)
     task = AdmmSharing(Objective(Logistic()), facts_of(designs), BUDGET, n_rounds=4)
     run = run_vertical(task, designs, target)
-    last = run.conversation.replies[-1]
+    last = run.messages.replies[-1]
     spacing = task.score_spacing(task.box)
     for name, reply in last.items():
         scores = reply.arrays["scores"]
@@ -171,7 +171,7 @@ def test_partial_scores_are_whole_and_their_total_is_exact():
 def test_the_first_residual_is_not_zero():
     designs, target = vertical_problem()
     task = AdmmSharing(Objective(Logistic()), facts_of(designs), BUDGET, n_rounds=1)
-    first = run_vertical(task, designs, target).conversation.requests[0]["north"].arrays["residual"]
+    first = run_vertical(task, designs, target).messages.requests[0]["north"].arrays["residual"]
     assert np.abs(first).min() > 0.1
 
 
@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged():
         AdmmSharing(plain, {}, BUDGET)
     with pytest.raises(InvalidInput, match="align them first"):
         AdmmSharing(plain, {**facts, "other": replace(facts["north"], n=7)}, BUDGET)
-    with pytest.raises(Unsupported, match="encrypted view is planned, and nothing is claimed for it yet"):
+    with pytest.raises(Unsupported, match="encrypted view is not implemented yet"):
         AdmmSharing(plain, facts, BUDGET, view="encrypted")
     with pytest.raises(InvalidInput, match="view must be"):
         AdmmSharing(plain, facts, BUDGET, view="secret")
@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged():
         AdmmSharing(Objective(Logistic(), constraint=L1Ball(1.0)), facts, BUDGET)
     with pytest.raises(Unsupported, match="none, l1, l2"):
         AdmmSharing(Objective(Logistic(), BoxPenalty(low=-1.0, high=1.0)), facts, BUDGET)
-    with pytest.raises(InvalidInput, match="every party a turn"):
+    with pytest.raises(InvalidInput, match="every party has a turn"):
         BlocksOverParties(plain, facts, BUDGET, n_rounds=1)
     task = AdmmSharing(plain, facts, BUDGET, n_rounds=1)
     scope = Scope(task.calibrated, Ledger(), task.neighbours, "x")
@@ -265,7 +265,7 @@ def test_releases_are_counted_without_going_through_the_rounds(cls, n_rounds):
     facts = Facts(n=50, n_features=2, d=2, value_bound=1.0, row_bound=1.0)
     task = cls(Objective(Logistic()), dict.fromkeys(("a", "b", "c"), facts), Budget(1.0, 1e-6), n_rounds=n_rounds)
     for name in task.parties:
-        assert task.releases_of(name) == sum(name in task.movers(t) for t in range(n_rounds))
+        assert task.release_count(name) == sum(name in task.active_parties(t) for t in range(n_rounds))
     long = replace(task, n_rounds=MOST_ROUNDS)
     assert sum(r.count for r in long.plan().releases) == MOST_ROUNDS * (3 if cls is AdmmSharing else 1)
     with pytest.raises(InvalidInput, match="at most 1000000"):

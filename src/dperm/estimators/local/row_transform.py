@@ -1,4 +1,4 @@
-"""What every person does with their features before a report, and the way back to the user's units; all public."""
+"""Public transform from a person's features to the row they report on, and from fitted weights back to user units."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dperm.data.design.target_range import TargetRange
 from dperm.data.tables.row_source import RowSource
 from dperm.types import FloatArray
 
-__all__ = ["Rows", "blocks"]
+__all__ = ["RowTransform", "dense_blocks"]
 
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 18  # rows at a time, to bound memory
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Features clipped to their bounds, scaled, with the intercept's 1 last, divided by the longest such row."""
+class RowTransform:
+    """Rows in the unit ball: features clipped and scaled, with a 1 for the intercept, divided by the row bound."""
 
     scaling: Scaling
     intercept: bool
@@ -36,7 +36,7 @@ class Rows:
 
     @cached_property
     def bound(self) -> float:
-        """Bound on the length of a scaled row, the intercept's constant 1 included."""
+        """Bound on the length of a scaled row, including the intercept's constant 1."""
         longest = math.sqrt(self.scaling.n_features) * self.scaling.clip
         return math.hypot(min(longest, self.scaling.row_norm or math.inf), float(self.intercept))
 
@@ -47,20 +47,20 @@ class Rows:
         return features + (1.0 / self.bound,) * self.intercept
 
     @property
-    def energy(self) -> float:
+    def mean_squared_length(self) -> float:
         """Public guess of the mean of a row's sum of squares."""
         return min(1.0, (self.scaling.n_features * self.scaling.spread**2 + self.intercept) / self.bound**2)
 
     @property
-    def energies(self) -> FloatArray:
-        """Public guess of the mean square of every entry; sums to :attr:`energy`."""
+    def mean_squares(self) -> FloatArray:
+        """Public guess of the mean square of every entry; sums to :attr:`mean_squared_length`."""
         squares = np.append(np.full(self.scaling.n_features, self.scaling.spread**2), [1.0] * self.intercept)
-        return np.asarray(squares * (self.energy / squares.sum()))
+        return np.asarray(squares * (self.mean_squared_length / squares.sum()))
 
-    def of(self, X: FloatArray) -> FloatArray:
+    def apply(self, X: FloatArray) -> FloatArray:
         """Turn features into rows of the unit ball."""
         scaling = self.scaling
-        with np.errstate(all="ignore"):  # an error that some values raise and others do not would tell them apart
+        with np.errstate(all="ignore"):  # an error that only some values raise would reveal them
             rows = np.clip((X - scaling.centre) / scaling.scale, -scaling.clip, scaling.clip)
             if scaling.row_norm is not None:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -69,8 +69,8 @@ class Rows:
                 rows = np.column_stack([rows, np.ones(len(rows))])
             return np.asarray(rows / self.bound)
 
-    def back(self, target: TargetRange) -> tuple[FloatArray, FloatArray]:
-        """Return A and b: weights w of rows are A w + b in the user's units, the intercept last."""
+    def to_user_units(self, target: TargetRange) -> tuple[FloatArray, FloatArray]:
+        """Return A and b such that row weights w are A w + b in the user's units, the intercept last."""
         columns = []
         for unit in np.eye(self.n_columns):
             weights = target.half_width * unit / self.bound
@@ -79,7 +79,7 @@ class Rows:
         return np.column_stack(columns), np.append(np.zeros(self.scaling.n_features), target.centre)
 
     def inputs(self, names: Any) -> dict[str, Any]:
-        """Return plain data by which a device computes a row."""
+        """Return plain data from which a device computes a row."""
         return {
             "names": None if names is None else [str(name) for name in names],
             "centre": self.scaling.centre.tolist(),
@@ -91,8 +91,8 @@ class Rows:
         }
 
 
-def blocks(X: Any) -> Iterator[FloatArray]:
-    """Rows in their order as dense arrays, some at a time."""
+def dense_blocks(X: Any) -> Iterator[FloatArray]:
+    """Yield the rows in order as dense arrays, in blocks."""
     if isinstance(X, RowSource):
         yield from X.blocks()
         return
