@@ -92,7 +92,7 @@ def test_uninformative_columns_add_no_error_to_the_constant(neighbours, epsilon,
 
 @pytest.mark.parametrize(("n", "neighbours", "epsilon"), [(1500, "replace-one", 1.0), (5000, "zero-out", 0.1)])
 def test_an_intercept_drift_to_the_larger_class_is_not_evidence_for_columns(n, neighbours, epsilon):
-    """Clipped slopes of unequal classes move the intercept; counted as signal it would keep the noise of all columns."""
+    """Clipped slopes of unequal classes move the intercept; as signal this would keep the noise of all columns."""
     excess, notes = [], 0
     for seed in range(16):
         X, rng = uninformative_columns(seed, n, 20)

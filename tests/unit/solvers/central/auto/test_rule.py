@@ -122,7 +122,7 @@ def test_the_target_share_balances_the_noise_of_intercept_and_columns():
         assert shares[0] == recipe_for(loss).target_shares[1]
         assert shares[1] == pytest.approx(2.0 / 12.0)
         assert shares[2:] == [max(recipe_for(loss).target_shares[0], 2.0 / (2.0 + d)) for d in (100, 1401)]
-    # hardly any rows: most of the budget, as columns cannot be distinguished from noise
+    # very few rows: most of the budget, because no column can be distinguished from noise
     tiny = [chosen(Squared(), L2(0.1), n, 50, 0.1).target_share for n in (2000, 1000, 20)]
     assert tiny == sorted(tiny)
     assert tiny[0] == 0.3 < tiny[1] < 0.7 == tiny[2]
