@@ -144,7 +144,8 @@ def test_columns_far_from_zero_do_not_bias_the_intercept():
         y = np.clip(5.0 + X @ np.append([1.0, 0.7, 0.5], np.zeros(5)) + rng.normal(size=len(X)), -3.0, 13.0)
         model = DPRidge(epsilon=1.0, bounds=Bounds(features=(0.0, 10.0), target=(-3.0, 13.0)), insecure_seed=seed)
         explained.append(model.fit(X[:1000] + 7.0, y[:1000]).score(X[1000:] + 7.0, y[1000:]))
-    assert np.mean(explained) >= 0.475
+    # .473 on these draws; .457 if the entry is taken from the second moment
+    assert np.mean(explained) >= 0.465
 
 
 def insurance_claims(n, seed):
