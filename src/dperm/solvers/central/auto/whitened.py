@@ -249,7 +249,7 @@ class WhitenedDescent(Solver):
             assumes=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
                 "rows have similar lengths, and the noise of the second moments does not hide the metric",
-                "if the other columns fill their ranges, a column whose standard deviation is below about "
+                "the other columns fill their ranges: a column whose standard deviation is below about "
                 f"{min(max(min_deviation, 1e-3), 0.5):.1%} of its range loses half of its weight or more",
                 f"the columns can explain about {recipe.explainable * square:.2g} of a constant's loss",
             ),
