@@ -1,10 +1,10 @@
-"""The automatic rule on simulated families, next to every named solver, the null model and a fit without privacy.
+"""Compare the automatic rule with every named solver, the null model and a fit without privacy on simulated families.
 
     python benchmarks/automatic_families.py [--seeds 4] [--neighbours zero-out] [--families ...] [--out FILE]
 
-Scores are test accuracy or R2, means over seeds; every seed draws new data and new noise. The named solvers run with
-their defaults; "best named" is the best of them in hindsight, per family and epsilon, which nobody could choose
-without looking. Nothing is tuned.
+Scores are test accuracy or R2, means over seeds; every seed draws new data and new noise. Named solvers run with their
+defaults. "Best named" is the best of them in hindsight for each family and epsilon, a choice that cannot be made
+without the results. Nothing is tuned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPARSE = ("greedy", "peel", "gradient", "frank-wolfe")
 
 @dataclass(frozen=True)
 class Family:
-    """Rows and targets from a generator, the private estimator for them and one without privacy."""
+    """A generator of rows and targets, the private estimator and one without privacy."""
 
     n: int
     draw: Callable[[np.random.Generator, int], tuple[Any, Any]]
@@ -53,7 +53,7 @@ def _logistic(p: int, size: float, shift: float = 0.0) -> Callable[..., Any]:
     return draw
 
 
-def _noise(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+def _pure_noise(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
     return rng.normal(size=(n, 20)), (rng.random(n) < 0.7).astype(int)
 
 
@@ -68,7 +68,7 @@ def _long_rows(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
     return X, _labels(rng, np.clip(X, -3.0, 3.0) @ (0.6 * rng.normal(size=15)))
 
 
-def _several(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
+def _four_classes(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
     X = rng.normal(size=(n, 10))
     return X, np.argmax(X @ rng.normal(size=(10, 4)) + rng.gumbel(size=(n, 4)), axis=1)
 
@@ -80,7 +80,7 @@ def _autoregressive(rng: np.random.Generator, n: int, p: int, correlation: float
     return X
 
 
-def _few_of(p: int, k: int, size: float, correlation: float, labels: bool) -> Callable[..., Any]:
+def _sparse(p: int, k: int, size: float, correlation: float, labels: bool) -> Callable[..., Any]:
     def draw(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
         X = _autoregressive(rng, n, p, correlation)
         scores = X[:, rng.choice(p, k, replace=False)] @ (size * rng.choice([-1.0, 1.0], k))
@@ -89,7 +89,7 @@ def _few_of(p: int, k: int, size: float, correlation: float, labels: bool) -> Ca
     return draw
 
 
-def _numbers(errors: Callable[..., Any]) -> Callable[..., Any]:
+def _regression(errors: Callable[..., Any]) -> Callable[..., Any]:
     def draw(rng: np.random.Generator, n: int) -> tuple[Any, Any]:
         X = _autoregressive(rng, n, 15, 0.5)
         return X, X @ (0.5 * rng.normal(size=15)) + errors(rng, n)
@@ -125,30 +125,32 @@ def _families() -> dict[str, Family]:
             scoring="accuracy",
         )
 
-    several = ("gradient", "sgd")
+    for_several_classes = ("gradient", "sgd")
     return {
         "logistic, 10 columns": Family(1000, _logistic(10, 0.6), logistic, plain, DENSE, scales),
         "logistic, 50 columns": Family(4000, _logistic(50, 0.3), logistic, plain, DENSE, scales),
         "logistic, one in ten": Family(3000, _logistic(10, 0.6, -2.5), logistic, plain, DENSE, scales),
         "logistic, factors": Family(500, _factors, logistic, plain, DENSE, scales),
         "logistic, long rows": Family(1500, _long_rows, logistic, plain, DENSE, scales),
-        "pure noise, 70:30": Family(500, _noise, logistic, plain, DENSE, scales),
-        "four classes": Family(3000, _several, logistic, plain, several, scales),
+        "pure noise, 70:30": Family(500, _pure_noise, logistic, plain, DENSE, scales),
+        "four classes": Family(3000, _four_classes, logistic, plain, for_several_classes, scales),
         "hinge": Family(2000, _logistic(20, 0.5), DPLinearSVC, lambda: LinearSVC(dual=False), DENSE, scales),
         "sparse logistic": Family(
-            1000, _few_of(1000, 5, 1.5, 0.0, True), sparse_logistic, plain_sparse, SPARSE, scales
+            1000, _sparse(1000, 5, 1.5, 0.0, True), sparse_logistic, plain_sparse, SPARSE, scales
         ),
         "sparse regression": Family(
-            1000, _few_of(1000, 10, 1.0, 0.0, False), DPLasso, lambda: LassoCV(cv=3), SPARSE, target
+            1000, _sparse(1000, 10, 1.0, 0.0, False), DPLasso, lambda: LassoCV(cv=3), SPARSE, target
         ),
         "sparse, correlated": Family(
-            1000, _few_of(1000, 10, 1.0, 0.8, False), DPLasso, lambda: LassoCV(cv=3), SPARSE, target
+            1000, _sparse(1000, 10, 1.0, 0.8, False), DPLasso, lambda: LassoCV(cv=3), SPARSE, target
         ),
-        "regression, normal": Family(2000, _numbers(lambda r, n: r.normal(size=n)), DPRidge, Ridge, DENSE, target),
+        "regression, normal": Family(2000, _regression(lambda r, n: r.normal(size=n)), DPRidge, Ridge, DENSE, target),
         "regression, heavy tails": Family(
-            2000, _numbers(lambda r, n: r.standard_t(2.5, n)), DPRidge, Ridge, DENSE, target
+            2000, _regression(lambda r, n: r.standard_t(2.5, n)), DPRidge, Ridge, DENSE, target
         ),
-        "regression, skewed": Family(2000, _numbers(_skewed), DPHuberRegressor, Ridge, ("gradient", "newton"), target),
+        "regression, skewed": Family(
+            2000, _regression(_skewed), DPHuberRegressor, Ridge, ("gradient", "newton"), target
+        ),
     }
 
 
@@ -163,7 +165,7 @@ def _null(y: Any, y_test: Any) -> float:
 
 
 def measure(family: Family, seeds: int, neighbours: str) -> dict[str, Any]:
-    """Scores of one family: null, plain, and for every epsilon those of each solver, one per seed."""
+    """Scores of one family, one per seed: null model, fit without privacy, and each solver at each epsilon."""
     out: dict[str, Any] = {"null": [], "plain": [], "private": {}}
     for seed in range(seeds):
         rng = np.random.default_rng([seed, family.n])
@@ -177,22 +179,22 @@ def measure(family: Family, seeds: int, neighbours: str) -> dict[str, Any]:
                     continue
                 model = family.private(epsilon=epsilon, bounds=family.bounds, solver=solver, neighbours=neighbours)
                 try:
-                    found = _score(model.fit(*inside), *outside)
+                    score = _score(model.fit(*inside), *outside)
                 except DpermError:  # the solver refuses this problem
                     continue
-                out["private"].setdefault((epsilon, solver), []).append(found)
+                out["private"].setdefault((epsilon, solver), []).append(score)
     return out
 
 
-def _row(name: str, found: dict[str, Any]) -> str:
+def _row(name: str, scores: dict[str, Any]) -> str:
     cells = [name]
     for epsilon in EPSILONS:
-        means = {s: float(np.mean(v)) for (e, s), v in found["private"].items() if e == epsilon}
-        auto = found["private"][epsilon, "auto"]
+        means = {s: float(np.mean(v)) for (e, s), v in scores["private"].items() if e == epsilon}
+        auto = scores["private"][epsilon, "auto"]
         error = float(np.std(auto, ddof=1) / np.sqrt(len(auto))) if len(auto) > 1 else float("nan")
         named = max((value, s) for s, value in means.items() if s != "auto")
         cells.append(f"{means['auto']:.3f} ± {error:.3f} / {named[0]:.3f} {named[1]}")
-    return "| " + " | ".join([*cells, f"{np.mean(found['plain']):.3f}", f"{np.mean(found['null']):.3f}"]) + " |"
+    return "| " + " | ".join([*cells, f"{np.mean(scores['plain']):.3f}", f"{np.mean(scores['null']):.3f}"]) + " |"
 
 
 def main() -> None:

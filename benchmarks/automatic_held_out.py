@@ -1,11 +1,11 @@
-"""The automatic rule on data that were not looked at while it was made.
+"""Run the automatic rule on data that were not used to tune it.
 
     python benchmarks/automatic_held_out.py [--fits 3]
 
-Needs mnist49, dorothea, arcene and meltingpoint_qsar in the folder that DPERM_DATA names. Zero-out, the default delta;
-every fit draws new noise and, where a set has no test part of its own kind, a new split. Columns of the melting points
-are in units of their own moments, taken as public. Run it once per rule: whoever changes a constant because of what it
-prints has no held-out data left.
+Needs mnist49, dorothea, arcene and meltingpoint_qsar in the folder that DPERM_DATA names. Neighbours are zero-out and
+delta is the default. Every fit draws new noise and, for sets without a suitable test part, a new split. Columns of the
+melting points are standardised by their own moments, taken as public. Run it once per rule: once a constant is changed
+because of these results, the data are no longer held out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _stored(name: str) -> tuple[Any, Any, int]:
 
 
 def _problems() -> Iterator[tuple[str, Any, Any, int, bool, Any]]:
-    """Name, rows, targets, rows to learn from, whether to draw splits, and a maker of models."""
+    """Yield name, rows, targets, number of training rows, whether to draw splits, and a function that makes a model."""
     X, y, n = _stored("mnist49")
     yield "MNIST 4 against 9", X, y, n, False, lambda e: DPLogisticRegression(e, bounds=_range(0, 255, y), **OPTIONS)
     X, y, _ = _stored("dorothea")
@@ -76,15 +76,15 @@ def main() -> None:
     warnings.simplefilter("ignore")
     print("| set | " + " | ".join(f"epsilon {e:g}" for e in EPSILONS) + " | null |", flush=True)
     for name, X, y, n_train, draws, make in _problems():
-        found, null = np.zeros((fits, len(EPSILONS))), []
+        scores, null = np.zeros((fits, len(EPSILONS))), []
         for fit in range(fits):
             order = np.random.default_rng(fit).permutation(len(y)) if draws else np.arange(len(y))
             inside, outside = order[:n_train], order[n_train:]
             null.append(_null(y[inside], y[outside]))
             for k, epsilon in enumerate(EPSILONS):
-                found[fit, k] = make(epsilon).fit(X[inside], y[inside]).score(X[outside], y[outside])
-        errors = found.std(axis=0, ddof=1) / np.sqrt(fits) if fits > 1 else np.full(len(EPSILONS), np.nan)
-        cells = [f"{value:.3f} ± {error:.3f}" for value, error in zip(found.mean(axis=0), errors, strict=True)]
+                scores[fit, k] = make(epsilon).fit(X[inside], y[inside]).score(X[outside], y[outside])
+        errors = scores.std(axis=0, ddof=1) / np.sqrt(fits) if fits > 1 else np.full(len(EPSILONS), np.nan)
+        cells = [f"{value:.3f} ± {error:.3f}" for value, error in zip(scores.mean(axis=0), errors, strict=True)]
         print("| " + " | ".join([name, *cells, f"{np.mean(null):.3f}"]) + " |", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Write the figures of ``collect_load.py`` into the documentation.
+"""Write the results of ``collect_load.py`` into the documentation.
 
 python benchmarks/collect_figures.py        # writes those of benchmarks/results/collect.json into docs/collect.md
 """
@@ -20,7 +20,7 @@ def _single(one: dict[str, Any]) -> str:
 
 
 def table(results: dict[str, Any]) -> str:
-    """Return the results as text: what each row measured, and under which load."""
+    """Return the results as a table: the measured quantity and the load of each row."""
     both = [results["sqlite"], results["postgresql"]]
     loads = [one["load_average"] for kind in both for part in ("singles", "batches") for one in kind[part]]
     rows = [("", "SQLite", "PostgreSQL")]
@@ -57,7 +57,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def written(text: str, results: dict[str, Any]) -> str:
-    """Return the documentation with these figures in their place."""
+    """Return the documentation page with these figures inserted."""
     before, _, rest = text.partition(_FROM)
     _, _, after = rest.partition(_TO)
     return before + _FROM + table(results) + _TO + after

@@ -1,13 +1,13 @@
-"""Load on a collector over the loopback interface: single reports, batches up to millions of ids, estimates.
+"""Measure a collector under load over the loopback interface: single reports, batches up to millions of ids, estimates.
 
     python benchmarks/collect_load.py [--quick] [--postgres URL] [--out benchmarks/results/collect.json]
 
-Both databases, every commit flushed to disk; without --postgres a server of our own is started. --out replaces the
-file, which says for every bar whether this run met it. Takes two to five minutes.
+Both databases, every commit flushed to disk; without --postgres the script starts its own server. --out replaces the
+file, which records for every target whether this run met it. Takes two to five minutes.
 
 The service runs on one core and the load generator on another where the system allows it. The generator is bounded:
-every connection has one request under way. The service's own processor time per request is measured too: it says what a
-core of its own would bear when the machine is shared.
+every connection has one pending request. The service's processor time per request is measured too: it shows what one
+dedicated core would sustain when the machine is shared.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MODEL = {
 }
 
 
-#: a little above the bar, so that requests at the beginning and end do not keep the mean rate below it
+#: slightly above the target, so that requests at the beginning and end do not keep the mean rate below it
 _OFFERED = 3100.0
 _BARS = {
     "singles_per_second": 3000,
@@ -61,12 +61,12 @@ _BARS = {
     "estimate_seconds": 1.0,
     "fit_ten_columns_seconds": 2.0,
 }
-#: reports that an estimate is over; those that were not sent are merged from another collector
+#: number of reports in an estimate; those that were not sent are merged from another collector
 _ESTIMATED = 10_000_000
 
 
 class _Connection(asyncio.Protocol):
-    """Sends requests one after the other and notes how long each took.
+    """Sends requests one after the other and records how long each took.
 
     With ``interval`` seconds between requests, the time counts from the moment at which a request was due.
     """
@@ -147,7 +147,7 @@ def _head(port: int, kind: str, length: int) -> bytes:
 
 
 def _singles(port: int, one: Collection, n: int) -> Any:
-    """Give n requests of one report each, as a browser sends them."""
+    """Yield n requests with one report each, as a browser sends them."""
     head = _head(port, "text/plain;charset=UTF-8", 224)
     size, left = one.task.sketch.size, iter(range(n))
 
@@ -181,7 +181,7 @@ def _timed_get(port: int, path: str) -> tuple[float, Any]:
 
 
 def _processor_seconds(pid: int) -> float:
-    """Processor time of a process so far; 0 where the system does not tell."""
+    """Processor time of a process so far; 0 where the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -249,14 +249,14 @@ def _merge_another(database: str, one: Collection, n: int) -> None:
 
 
 def _met(out: dict[str, Any]) -> dict[str, Any]:
-    """What this run reached of each bar, and whether it is enough."""
+    """Return the value of each target in this run, and whether it was met."""
     offered = [one for one in out["singles"] if one["offered_per_second"] == _OFFERED]
     found = {
         "singles_per_second": min(one["per_second"] for one in offered),
         "singles_p99_ms": max(one["p99_ms"] for one in offered),
         "batched_per_second": min(one["reports_per_second"] for one in out["batches"]),
         "estimate_seconds": out["estimate"]["seconds"],
-        # the estimate is of ten columns and holds the fit, which is made while it is waited for
+        # the estimate of ten columns includes the fit, which runs while the client waits
         "fit_ten_columns_seconds": out["estimate"]["seconds"],
     }
     met = {key: value <= _BARS[key] if key.endswith(("_ms", "_seconds")) else value >= _BARS[key]
@@ -271,7 +271,7 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=5_000_000, help="reports sent in batches")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    gc.freeze()  # a pause of the generator would count as one of the service
+    gc.freeze()  # a pause of the generator would be counted as a pause of the service
     results: dict[str, Any] = {"python": platform.python_version(), "cores": os.cpu_count()}
     results["load_before"] = [round(v, 1) for v in os.getloadavg()]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

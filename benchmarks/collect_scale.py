@@ -1,4 +1,4 @@
-"""What a collection needs at scale: bytes per id, the time of an estimate, a hundred collectors merged.
+"""Measure a collection at scale: bytes per id, time of an estimate, time to merge a hundred collectors.
 
 python benchmarks/collect_scale.py [--people 10000000] [--collectors 100] [--out benchmarks/results/collect_scale.json]
 """
@@ -36,7 +36,7 @@ def _model(columns: int) -> dict[str, Any]:
 
 
 def _estimate(people: int) -> dict[str, Any]:
-    """Time everything that is published, with ten columns."""
+    """Time everything that is published, for ten columns."""
     one, counts = Collection("ten", _model(10)), None
     for reports in simulate.report_batches(one, people, 250_000, np.random.default_rng(0), RandomSource()):
         found = one.task.count(reports)

@@ -1,10 +1,10 @@
-"""Where the time of a fit of a9a goes, and how it compares with Opacus and diffprivlib in one run, one thread each.
+"""Profile a fit of a9a, and compare its time with Opacus and diffprivlib in one run, one thread each.
 
 python benchmarks/fit_speed.py [--repeats 3]
 
 Peers run in their own environments (see peers.py), a new process for each of their fits, so that Opacus calibrates
-every time; imports are not counted for anyone. dperm is measured in a process of its own too, the median of several
-fits after one that warms up; the breakdown is that of the median of fits in this process. Reads a9a from the folder
+every time; imports are never counted. dperm is also measured in a separate process, as the median of several
+fits after a warm-up fit; the breakdown is that of the median fit in this process. Reads a9a from the folder
 that DPERM_DATA names.
 """
 
@@ -39,7 +39,7 @@ from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import MappedGradient, MappedSecondMoment, RowLengths
 
-#: what is timed, by owner and name
+#: timed functions, by owner and name
 STAGES: dict[str, tuple[Any, str]] = {
     "plan, calibration, trial": (_base, "prepare"),
     "clip, scale and round the rows": (DesignMatrix, "from_array"),
@@ -78,7 +78,7 @@ def breakdown(problem: Problem, repeats: int) -> None:
     first = 0.0
     for form, rows in (("dense", X), ("CSR", sp.csr_array(X))):
         fits = []
-        for _ in range(1 + repeats):  # the first one warms up
+        for _ in range(1 + repeats):  # the first fit is a warm-up
             spent.clear()
             start = time.process_time()
             model = fit(problem, rows, y)
@@ -94,7 +94,7 @@ def breakdown(problem: Problem, repeats: int) -> None:
 
 
 def timed(owner: Any, attribute: str, name: str, spent: dict[str, float]) -> Any:
-    """The same function, its time added up under a name."""
+    """Wrap a function so that its time is added up under a name."""
     inner: Callable[..., Any] = getattr(owner, attribute)
 
     def outer(*args: Any, **kwargs: Any) -> Any:
@@ -116,7 +116,7 @@ def fit(problem: Problem, X: Any, y: Any) -> DPLogisticRegression:
 
 # ------------------------------------------------------------------------------------------------- comparison
 def comparison(problem: Problem, asked: argparse.Namespace) -> None:
-    """Seconds of fits in turn, and how many times longer the peers take."""
+    """Seconds of alternating fits, and the ratio of the peers' times to dperm's."""
     methods = {method.key: method for method in all_methods("auto")}
     print("\nThe same fit next to peers, one thread each, in turn (s):\n")
     print("| turn | dperm | Opacus with calibration | ratio | of processor time | diffprivlib | ratio |")
@@ -142,7 +142,7 @@ def comparison(problem: Problem, asked: argparse.Namespace) -> None:
 
 
 def seconds(method: Method, asked: argparse.Namespace, work: Path, n_fits: int, seed: int) -> tuple[float, float]:
-    """Median seconds and processor seconds of fits by a worker; not numbers where its environment is missing."""
+    """Median seconds and processor seconds of fits by a worker; NaN where its environment is missing."""
     order = {"epsilon": 1.0, "grid": [], "tuning_seed": TUNING, "method": method.key, "options": method.options}
     try:
         records = work_through(method, "a9a", [{**order, "cells": [[0, seed]] * n_fits}], asked, work)

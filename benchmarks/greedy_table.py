@@ -19,7 +19,7 @@ from recorded import Recorded
 
 from dperm.solvers import GreedyCoordinateDescent
 
-# settings tried while choosing: dorothea 36 + 72, madelon 18 + 36, california 48 + 72, square 18 + 36 (for both noises)
+# number of settings tried: dorothea 36 + 72, madelon 18 + 36, california 48 + 72, square 18 + 36 (for both noises)
 SETTINGS = {
     "dorothea": GreedyCoordinateDescent(n_steps=2, limit=0.35, step=8.0, selection_share=0.85),
     "madelon": GreedyCoordinateDescent(n_steps=1, limit=0.8, selection_share=0.5),
@@ -27,7 +27,7 @@ SETTINGS = {
 }
 TARGETS = {"dorothea": 0.60, "madelon": 0.0010, "california": 0.0010}
 OURS = GreedyCoordinateDescent(n_steps=6, limit=1.0, step=2.2)
-PAPER = GreedyCoordinateDescent(n_steps=3, limit=1.0, step=1.0, rule="GS-s")  # the best setting found for its noise
+PAPER = GreedyCoordinateDescent(n_steps=3, limit=1.0, step=1.0, rule="GS-s")  # the best setting for this noise
 
 
 def mean_of(values):
@@ -36,7 +36,7 @@ def mean_of(values):
 
 
 def square_ratio(seed, runs):
-    """Mean relative error of ours over that of the paper's noise on one data set, with its standard error."""
+    """Ratio of the mean relative error with dperm's noise to that with the paper's noise, with its standard error."""
     problem = square(seed)
     data = problem.design()
     ours, mine = mean_of([problem.relative_error(problem.fit(OURS, data)) for _ in range(runs)])
@@ -56,7 +56,7 @@ def main() -> None:
             mean, error = mean_of([problem.relative_error(problem.fit(solver, data)) for _ in range(runs)])
             table.add(name, f"{mean:.5f} +- {error:.5f}", f"<= {TARGETS[name]}")
         ratios, errors = [], []
-        for seed in range(1001, 1006):  # data sets that no setting was chosen on
+        for seed in range(1001, 1006):  # data sets that were not used to choose a setting
             ours, paper, ratio, error = square_ratio(seed, runs)
             table.add(f"square {seed}, ratio", f"{ratio:.3f} +- {error:.3f} ({ours:.3f} / {paper:.3f})", "")
             ratios.append(ratio)

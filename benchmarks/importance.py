@@ -1,8 +1,8 @@
-"""Importance against uniform sampling in block descent (DP-SkGD), on a problem where one coordinate matters.
+"""Compare importance sampling with uniform sampling in block descent (DP-SkGD), where one coordinate dominates.
 
-A least-squares problem with columns of very different scales, fitted without rescaling them: the first column carries
+A least-squares problem with columns of very different scales, fitted without rescaling: the first column has
 most of the smoothness and of the distance to the optimum. Both samplings get the same budget and fresh noise, and
-several numbers of steps; the difference of their excess risks is given with a 95% interval over paired runs.
+several numbers of steps; the difference of their excess risks is reported with a 95% interval over paired runs.
 Run: python benchmarks/importance.py [--runs 20]
 """
 
@@ -82,7 +82,7 @@ def main() -> None:
             table.add(
                 str(n_steps), *(f"{mean:.4f}" for mean in pairs.mean(axis=0)), interval(pairs[:, 0] - pairs[:, 1])
             )
-        # each sampling with the number of steps that suits it, chosen on the first half, compared on the second
+        # for each sampling the best number of steps is chosen on the first half of the runs and compared on the second
         half = runs // 2
         best = [min(STEPS, key=lambda n, k=k: found[n][:half, k].mean()) for k in (0, 1)]
         uniform, importance = (found[n][half:, k] for k, n in enumerate(best))

@@ -1,10 +1,10 @@
-"""Fit a Parquet file that is larger than the memory allowed, and say how much memory and time that took.
+"""Fit a Parquet file that is larger than the allowed memory, and report peak memory and time.
 
     python benchmarks/larger_than_memory.py [--gigabytes 3] [--columns 100] [--folder /tmp] [--estimator logistic]
 
-The file is made of noise, written row group by row group, read by a process of its own whose peak memory is measured,
-and deleted. ``--arrays`` uses a memory-mapped array instead: pages that the system keeps mapped count as memory there
-until it needs them for something else.
+The file contains random numbers and is written row group by row group. A separate process reads it, its peak memory is
+measured, and the file is deleted. ``--arrays`` uses a memory-mapped array instead: pages that the system keeps mapped
+count as memory there until it needs them elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draw risk against the number of people in the local model. Arguments: results, picture."""
+"""Plot risk against the number of people in the local model. Arguments: results file, picture file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 
 
 def draw(part, path):
-    """One curve per method on logarithmic axes, with standard errors."""
+    """Draw one curve per method on logarithmic axes, with standard errors."""
     figure, axis = plt.subplots(figsize=(6.4, 4.6))
     for name, curve in part["curves"].items():
         axis.errorbar(

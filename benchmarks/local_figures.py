@@ -1,7 +1,7 @@
-"""Figures of the local model: excess risk, people needed, marginals, smooth queries, coverage, the planner, speed.
+"""Measure the local model: excess risk, people needed, marginals, smooth queries, coverage, the planner, speed.
 
-Everything is drawn afresh: the populations from the operating system's entropy, the bits as in use. One run writes
-benchmarks/results/local.md (tables), local.json (numbers) and local.png (risk against the number of people).
+Everything is random in each run: populations use the operating system's entropy, bits are drawn as in production. One
+run writes benchmarks/results/local.md (tables), local.json (numbers) and local.png (risk against the number of people).
 Run: python benchmarks/local_figures.py [--fast] [--only PART ...], the parts being risk, people, surrogate, planner,
 weak, rounds, projected, coverage, regression, marginals, smooth and speed.
 """
@@ -44,7 +44,7 @@ def logistic(**options):
 
 # ------------------------------------------------------------------------------------------ excess risk
 def risk(fast):
-    """Every person is asked. Targets in units of 1e-4."""
+    """Excess risk with every person simulated; targets in units of 1e-4."""
     plan = [(1, 10_000, 400, 5.0), (2, 100_000, 100, 5.0), (3, 1_000_000, 24, 2.0), (5, 1_000_000, 24, 20.0)]
     plan.append((10, 1_000_000, 8, None))
     rows = []
@@ -73,20 +73,20 @@ def risk(fast):
 
 # ------------------------------------------------------------------------------------------ people needed, p = 2
 def scaled_loss(points, records):
-    """The logistic loss over its largest value, of weights in [-2, 2]^p mapped to [0, 1]^p."""
+    """Logistic loss divided by its largest value, for weights in [-2, 2]^p mapped to [0, 1]^p."""
     p = records.shape[1]
     return np.logaddexp(0.0, -np.einsum("ij,ij->i", 4.0 * points - 2.0, records)) / np.log1p(np.exp(2.0 * np.sqrt(p)))
 
 
 def published(name, k, records):
-    """Weights found by a published algorithm, one result per order of the Bernstein operator."""
+    """Weights of a published algorithm, one result per order of the Bernstein operator."""
     if name == ALGORITHM_2:
         mechanism = BernsteinMechanism(1.0, records.shape[1], k)
     else:
         repair = "constant" if name == REPAIR_A else "inner"
         mechanism = OneBitBernsteinMechanism(1.0, records.shape[1], k, repair=repair)
     values = mechanism.values(scaled_loss, records, RandomSource()).reshape((k + 1,) * records.shape[1])
-    # every point is polished; the tolerance bounds what the search may have missed
+    # every point is refined; the tolerance bounds the error of the search
     return {h: 4.0 * BernsteinPolynomial.of_values(values, h).minimise(1e-3).point - 2.0 for h in (1, 2, 3)}
 
 
@@ -95,10 +95,10 @@ SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 1
 
 
 def people(fast, sizes=SIZES, methods=METHODS):
-    """Risk against n at p = 2, every person asked; of the published algorithms the best k and order for every n."""
+    """Risk against n at p = 2, every person simulated; published algorithms use the best k and order for every n."""
     curves = {name: [] for name in methods}
     for n in sizes[:-1] if fast and len(sizes) > 1 else sizes:
-        # around 1e5 the repaired algorithms start to be of use: more runs, as their risk scatters widely
+        # around 1e5 the repaired algorithms start to work: more runs, because their risk varies widely
         runs = 4 if fast else 60 if n == 100_000 else int(np.clip(3e6 / n, 6, 24))
         found = {}
         for _ in range(runs):
@@ -106,7 +106,7 @@ def people(fast, sizes=SIZES, methods=METHODS):
             problem = Logistic.of(2, rng)
             x, y = problem.people(n, rng)
             found.setdefault((MOMENTS, 0, 0), []).append(problem.excess(logistic().fit(x, y).coef_[0]))
-            for _ in range(3):  # cheap: more runs steady the curve that the others are compared with
+            for _ in range(3):  # fast: more runs make the reference curve more precise
                 found[(MOMENTS, 0, 0)].append(problem.excess(logistic().fit(*problem.people(n, rng)).coef_[0]))
             records = np.where(y, 1.0, -1.0)[:, None] * x
             for name in (name for name in methods if name != MOMENTS):
@@ -129,7 +129,7 @@ def people(fast, sizes=SIZES, methods=METHODS):
 
 
 def merged(before, after):
-    """The curves of an earlier run with the points of a later one in place of its own."""
+    """Return the curves of an earlier run with points replaced by those of a later run."""
     curves = dict(before["curves"])
     for name, points in after["curves"].items():
         fresh = {point["n"] for point in points}
@@ -139,12 +139,12 @@ def merged(before, after):
 
 
 def times_fewer(curves):
-    """How many times fewer people the moments need for the risk that a repaired Algorithm 3 reaches with n."""
+    """Factor by which the moments need fewer people than a repaired Algorithm 3 for the same risk."""
     ours_n, ours = (np.array([point[key] for point in curves[MOMENTS]]) for key in ("n", "mean"))
     out = []
     for name in (REPAIR_A, REPAIR_B):
         for point in curves[name]:
-            # on a log-log line through our points, the risk falling with n
+            # interpolate on a log-log line through the points of the moments; the risk falls with n
             if ours.min() <= point["mean"] <= ours.max():
                 order = np.argsort(ours)
                 equal = np.exp(np.interp(np.log(point["mean"]), np.log(ours[order]), np.log(ours_n[order])))
@@ -154,7 +154,7 @@ def times_fewer(curves):
 
 # ------------------------------------------------------------------------------------------ parabola or quartic
 def surrogate(fast):
-    """Excess risk of both degrees for weights of several lengths, and which the planner takes; drawn counts."""
+    """Excess risk of both degrees for weights of several lengths, and the planner's choice; counts are drawn."""
     rows = []
     for p, sizes in ((1, (10_000, 100_000, 1_000_000)), (2, (100_000, 1_000_000, 10_000_000))):
         for length in (0.5, 1.0, 1.5, 1.9):
@@ -176,7 +176,7 @@ def surrogate(fast):
 
 # ------------------------------------------------------------------------------------------ planner
 def planner(fast):
-    """Mean excess relative to weights 0 for n around the number below which a fit is refused; drawn counts."""
+    """Mean excess relative to weights 0 for n around the number below which a fit is refused; counts are drawn."""
     rows = []
     for p in (1, 2, 5, 10):
         rng = np.random.default_rng()
@@ -198,7 +198,7 @@ def planner(fast):
 
 # ------------------------------------------------------------------------------------------ coverage
 def coverage(fast):
-    """How often 95% intervals hold the surrogate's minimiser, over 500 collections; drawn counts."""
+    """Coverage of the surrogate's minimiser by 95% intervals over 500 collections; counts are drawn."""
     rows = []
     for p, degree, n in ((1, 2, 10_000), (2, 2, 100_000), (3, 2, 300_000), (1, 4, 30_000), (2, 4, 300_000)):
         rng = np.random.default_rng()
@@ -217,7 +217,7 @@ def coverage(fast):
 
 
 def regression(fast):
-    """Coverage for least squares with an intercept, also where few people answer with many levels; everybody asked."""
+    """Coverage for least squares with an intercept, also where few people answer with many levels; all simulated."""
     rows = []
     for p, n, epsilon, n_levels in (
         (1, 1_000, 1.0, 2),

@@ -1,8 +1,9 @@
-"""Populations of the local model's figures, and collections drawn from them.
+"""Populations for the measurements of the local model, and collections drawn from them.
 
 People are drawn at random from a large finite population. Given the statistic, the bits of people drawn with
-replacement are independent with one chance of a 1, so a whole collection is a multinomial and a few binomial draws:
-exactly the law of asking every person, in no time. Figures say where they use this and where they ask every person.
+replacement are independent with the same probability of a 1. So a whole collection is one multinomial and a few
+binomial draws: this has exactly the distribution of simulating every person and is much faster. Each measurement states
+which of the two it uses.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Logistic:
 
     @property
     def unit(self):
-        """What an excess risk is divided by: the largest loss for up to three columns."""
+        """Divisor of the excess risk: the largest loss for up to three columns."""
         p = len(self.weights)
         return np.log1p(np.exp(2.0 * np.sqrt(p))) if p <= 3 else 1.0
 
@@ -63,12 +64,12 @@ class Logistic:
         return (risk(np.asarray(w)) - risk(self.weights)) / self.unit
 
     def people(self, n, rng):
-        """Features and labels (True or False) of ``n`` people, drawn afresh."""
+        """Features and labels (True or False) of ``n`` people, drawn anew."""
         x = directions(len(self.weights), n, rng)
         return x, rng.random(n) < special.expit(x @ self.weights)
 
     def chances(self, task: Task):
-        """Chance of a 1 for every statistic of records y x, over people and their labels."""
+        """Probability of a 1 for every statistic of records y x, over people and their labels."""
         out = np.empty(task.sketch.size)
         for j in range(task.sketch.size):
             index, ends = np.full(SIZE, j), (task.sketch.low[j], task.sketch.high[j])
@@ -78,6 +79,6 @@ class Logistic:
 
 
 def drawn(task: Task, chances, n, rng) -> Counts:
-    """The counts of ``n`` people drawn at random."""
+    """Counts of ``n`` people drawn at random."""
     asked = rng.multinomial(n, task.probabilities)
     return Counts(task.digest, asked, rng.binomial(asked, chances))

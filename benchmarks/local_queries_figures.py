@@ -1,4 +1,4 @@
-"""Figures of the local model's queries, and of the speed of a simulated collection."""
+"""Measure the local model's queries and the speed of a simulated collection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ N_BITS, K = 32, 8
 
 
 def worst_population(model, n, rng):
-    """Bits for which four disjoint marginals have the largest bias: everybody misses them by the worst number of zeros.
+    """Bits for which four disjoint marginals have the largest bias: every person has the worst number of zeros.
 
-    The polynomial that stands for a marginal is furthest from 0 there.
+    The polynomial that approximates a marginal is furthest from 0 there.
     """
     polynomial = model.polynomial
     g = [sum(w * krawtchouk(r, t, K) for r, w in enumerate(polynomial.weights)) for t in range(1, K + 1)]
@@ -32,7 +32,7 @@ def worst_population(model, n, rng):
 
 
 def marginals(fast):
-    """Every person is asked: ordinary marginals of one population, and those with the largest bias there is."""
+    """Ordinary marginals of one population, and those with the largest possible bias; every person is simulated."""
     n = 1_000_000 if fast else 10_000_000
     model = Marginals(1.0, n_bits=N_BITS, k=K, n_people=10_000_000)
     stated, rng = model.expected_error, np.random.default_rng()
@@ -54,7 +54,7 @@ def marginals(fast):
     for _ in range(2 if fast else 5):
         bits, zeros = worst_population(model, n, rng)
         model.fit(bits)
-        # without the last step, the cut to [0, 1], which would hide half of the noise
+        # without the final clipping to [0, 1], which would hide half of the noise
         for block in range(N_BITS // K):
             worst.append(uncut(model, range(block * K, (block + 1) * K)))
     out["worst"] = {"zeros": zeros, "rmse": float(np.sqrt(np.mean(np.square(worst)))), "mean": float(np.mean(worst))}
@@ -63,7 +63,7 @@ def marginals(fast):
 
 
 def uncut(model, columns):
-    """An all-ones marginal before it is cut to [0, 1]."""
+    """Return an all-ones marginal before it is clipped to [0, 1]."""
     polynomial, total = model.polynomial, model.polynomial.weights[0]
     for r in range(1, polynomial.degree + 1):
         masks = [sum(1 << c for c in subset) for subset in combinations(columns, r)]
@@ -73,7 +73,7 @@ def uncut(model, columns):
 
 
 def smooth(fast):
-    """Every person is asked: mean error of smooth functions of two columns."""
+    """Mean error of smooth functions of two columns; every person is simulated."""
     n, rng = 1_000_000 if fast else 10_000_000, np.random.default_rng()
     x = np.clip(rng.normal([0.2, -0.1], [0.4, 0.3], (n, 2)), -1, 1)
     functions = []
@@ -99,7 +99,7 @@ def smooth(fast):
 
 
 def speed(fast):
-    """Seconds of wall clock and of this process to simulate ten million people, best of three, records given."""
+    """Wall-clock and process seconds to simulate ten million people with given records, best of three."""
     n, rng, rows = 1_000_000 if fast else 10_000_000, np.random.default_rng(), []
     smooth_task = SmoothQueries(1.0, low=[-1, -1], high=[1, 1]).task
     tasks = [
@@ -128,7 +128,7 @@ def speed(fast):
 
 
 def speed_of_marginals(n, rng):
-    """The same for the whole of ``Marginals.fit``, its checks included."""
+    """The same for all of ``Marginals.fit``, including its checks."""
     bits = rng.random((n, N_BITS), dtype=np.float32) < 0.5
     wall, own = [], []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Tables of the local model's figures."""
+"""Markdown tables of the local model's measurements."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ PARTS = {
 
 
 def write_tables(results, path):
-    """Write all parts that there are."""
+    """Write all parts that were measured."""
     about = results["about"]
     text = ["# The local model: figures", ""]
     text += [

@@ -1,4 +1,4 @@
-"""Figures of weak signals, of a descent in rounds and of Algorithm 4."""
+"""Measure weak signals, a descent in rounds and Algorithm 4 in the local model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dperm import Bounds, LocalLinearRegression, LocalLogisticRegression
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.projected import ProjectedLeastSquares, public_signs
 
-#: lengths of the first column's weight for either loss, the last being about what plans take for granted
+#: lengths of the first column's weight for either loss; the last is about what plans assume
 LENGTHS = {"logistic": (0.0, 0.1, 0.3, 0.6, 1.5), "squared": (0.0, 0.15, 0.3, 0.5, 0.7)}
 
 
@@ -26,7 +26,7 @@ def summary(values):
 
 @dataclass(frozen=True)
 class Weak:
-    """A population whose columns are spread evenly over [-1, 1], an intercept fitted, the first column's weight given.
+    """A population with columns uniform on [-1, 1], a fitted intercept and a given weight of the first column.
 
     ``records`` have the chances ``likely``; ``risk`` is that of weights of scaled rows.
     """
@@ -40,7 +40,7 @@ class Weak:
     @classmethod
     def of(cls, loss, p, length, solver, size, rng):
         x = rng.uniform(-1, 1, (size, p))
-        x = np.vstack([x, -x])  # nothing but the first column tells anything
+        x = np.vstack([x, -x])  # only the first column is informative
         if loss == "logistic":
             model = LocalLogisticRegression(1.0, bounds=Bounds(features=(-1, 1)), solver=solver, degree=2)
             rows = model._rows(p, None)
@@ -59,7 +59,7 @@ class Weak:
         return self.model._linear(self.rows, 1, 2)
 
     def chances(self, task):
-        """Chance of a 1 for every statistic."""
+        """Probability of a 1 for every statistic."""
         ends = zip(task.sketch.low, task.sketch.high, strict=True)
         out = []
         for j, (low, high) in enumerate(ends):
@@ -68,14 +68,14 @@ class Weak:
         return np.array(out)
 
     def moments(self, n, runs, rng):
-        """Excess risk beyond that of weights 0, of collections drawn from the exact law of the bits."""
+        """Excess risk over that of weights 0, for collections drawn from the exact distribution of the bits."""
         linear, null = self.linear, self.risk(np.zeros(self.rows.n_columns))
         chances = self.chances(linear.task)
         found = [linear.estimates(drawn(linear.task, chances, n, rng))[0] for _ in range(runs)]
         return [self.risk(one.weights) - null if one.kept else 0.0 for one in found]
 
     def descents(self, n, runs, rng):
-        """The same of descents in rounds."""
+        """The same for descents in rounds."""
         descent, null = self.model._descent(self.linear, self.rows), self.risk(np.zeros(self.rows.n_columns))
         found = []
         for _ in range(runs):
@@ -92,7 +92,7 @@ def _logistic(margin, chance):
 
 
 def weak(fast):
-    """Mean excess beyond that of weights 0 for weights of any length, none included; bits drawn from their law."""
+    """Mean excess over that of weights 0 for weights of any length including 0; bits drawn from their distribution."""
     rows = []
     for loss, solver, columns in (
         ("logistic", "moments", (1, 2)),
@@ -119,7 +119,7 @@ def weak(fast):
 
 
 def rounds(fast):
-    """Excess risk of a descent in 40 rounds on the problems of the first table; every person is asked."""
+    """Excess risk of a descent in 40 rounds on the problems of the first table; every person is simulated."""
     rows = []
     plan = ((1, 10_000, 100), (2, 100_000, 60), (3, 1_000_000, 12), (5, 1_000_000, 12), (10, 1_000_000, 6))
     for p, n, runs in plan:
@@ -140,7 +140,7 @@ def rounds(fast):
 
 
 def projected(fast):
-    """Algorithm 4 with 400 features in 20 dimensions: squared loss relative to that of weights 0; drawn counts."""
+    """Algorithm 4 with 400 features in 20 dimensions: squared loss relative to that of weights 0; counts are drawn."""
     rows, size = [], 20_000
     for n in (100_000, 1_000_000, 10_000_000, 1_000_000_000):
         found = []

@@ -1,4 +1,4 @@
-"""Speed of noise and of private selection, next to numpy's generator in the same run.
+"""Measure the speed of noise and of private selection, relative to numpy's generator in the same run.
 
 python benchmarks/noise.py --size 1000000 --repeats 5
 """
@@ -27,7 +27,7 @@ RACE_TARGET = 0.1  # seconds for a million scores
 
 
 def seconds(run: Callable[[], object], repeats: int) -> float:
-    """Best time of several runs, after one that warms up."""
+    """Best time of several runs, after a warm-up run."""
     run()
     times = []
     for _ in range(repeats):

@@ -1,14 +1,14 @@
-"""Is the automatic rule ever worse than predicting nothing? Targets that columns say nothing or little about.
+"""Is the automatic rule ever worse than a constant prediction? Targets with uninformative or weak columns.
 
     python benchmarks/null_safety.py [--draws 30] [--families ...] [--rows 1500 5000] [--out FILE]
-    python benchmarks/null_safety.py --show benchmarks/results/null_safety.json    # the table of docs/automatic.md
+    python benchmarks/null_safety.py --show benchmarks/results/null_safety.json    # table of docs/automatic-evidence.md
 
-Excess is the loss on fresh rows less that of the best constant of the training rows (its mean, or its classes' shares),
-over that constant's loss: squared error or log loss. Every draw has new data and new noise. Shown are the mean, its
-standard error, the part that the constant prediction nearest to the model's own would have had (the noise of the
-released mean), that of a constant on which the whole budget is spent, and in how many fits of all a warning was given,
-by the plan or by the fit. What a private constant must lose no private model is without; what the columns add to the
-model's own is the rest of the excess. For classes the accuracy that is lost against the larger class is kept too.
+The excess is the loss on fresh rows minus that of the best constant of the training rows (mean or class frequencies),
+divided by the latter; the loss is squared error or log loss. Every draw has new data and new noise. Reported are: the
+mean excess and its standard error; the excess of the model's own mean prediction, which is noise of the released mean;
+the excess of a private constant on which the whole budget is spent; and in how many fits the plan or the fit warned.
+Every private model has the noise of a private constant. The rest of the excess is what the columns add. For classes
+the accuracy lost against the larger class is reported too.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def _probability(scores: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-scores))
 
 
-#: columns, target given rows, range of the target or its classes
+#: number of columns, target given the rows, range of the target or its classes
 FAMILIES: dict[str, tuple[int, Draw, Any]] = {
     "normal": (10, lambda rng, X: np.clip(rng.normal(size=len(X)), -4.0, 4.0), (-4.0, 4.0)),
     "normal 50 columns": (50, lambda rng, X: np.clip(rng.normal(size=len(X)), -4.0, 4.0), (-4.0, 4.0)),
     "one in eight": (10, lambda rng, X: (rng.random(len(X)) < 0.125).astype(float), (0.0, 1.0)),
-    "two heaps": (10, lambda rng, X: np.where(rng.random(len(X)) < 0.8, 1.0, 9.0), (0.0, 10.0)),
+    "two groups": (10, lambda rng, X: np.where(rng.random(len(X)) < 0.8, 1.0, 9.0), (0.0, 10.0)),
     "mostly zero": (8, lambda rng, X: np.where(rng.random(len(X)) < 0.97, 0.0, 50.0), (0.0, 100.0)),
     "log-normal": (8, lambda rng, X: np.minimum(np.exp(rng.normal(size=len(X))), 50.0), (0.0, 50.0)),
     "counts": (8, lambda rng, X: np.minimum(rng.poisson(0.6, len(X)), 20).astype(float), (0.0, 20.0)),
@@ -56,7 +56,7 @@ FAMILIES: dict[str, tuple[int, Draw, Any]] = {
         lambda rng, X: np.clip(0.08 * X.sum(axis=1) + rng.normal(size=len(X)), -4.0, 4.0),
         (-4.0, 4.0),
     ),
-    "middling": (
+    "medium": (
         10,
         lambda rng, X: np.clip(0.4 * X[:, 0] - 0.3 * X[:, 1] + rng.normal(size=len(X)), -4.0, 4.0),
         (-4.0, 4.0),
@@ -73,24 +73,26 @@ FAMILIES: dict[str, tuple[int, Draw, Any]] = {
 REGRESSION = tuple(FAMILIES)[:11]
 
 
-def _private_constant(truth: Any, half: float, n: int, mu: float, neighbours: str, rng: np.random.Generator) -> Any:
-    """Mean (or shares of classes) with the noise of a single release on which all is spent."""
+def _private_constant(truth: Any, bound: float, n: int, mu: float, neighbours: str, rng: np.random.Generator) -> Any:
+    """Mean (or class frequencies) with the noise of a single release that takes the whole budget."""
     apart = {"zero-out": 1.0, "replace-one": 2.0 if np.ndim(truth) == 0 else np.sqrt(2.0)}[neighbours]
-    noise = apart * half / (n * mu)
+    noise = apart * bound / (n * mu)
     noisy = truth + noise * rng.normal(size=np.shape(truth))
     if np.ndim(truth) == 0:
         return noisy
-    shares = np.maximum(noisy, max(3.0 / n, noise))
-    return shares / shares.sum()
+    frequencies = np.maximum(noisy, max(3.0 / n, noise))
+    return frequencies / frequencies.sum()
 
 
-def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tuple[float, float, float, float, bool]:
-    """Excess of a fit, of the constant next to it, of one on which all is spent; accuracy lost; whether it warned."""
+def _measure(
+    family: str, n: int, neighbours: str, epsilon: float, seed: int
+) -> tuple[float, float, float, float, bool]:
+    """Excess of a fit, of its mean prediction and of a private constant; accuracy lost; whether it warned."""
     p, draw, public = FAMILIES[family]
     rng = np.random.default_rng([seed, n, list(FAMILIES).index(family), 77])
     X = np.clip(rng.normal(size=(n + N_TEST, p)), -3.0, 3.0)
     y, sparse = draw(rng, X), "l1" in family
-    mu = Budget(epsilon, 1.0 / n**2).mu  # with the delta that an estimator takes by itself
+    mu = Budget(epsilon, 1.0 / n**2).mu  # with the default delta of an estimator
     scaled: dict[str, Any] = {"scale": 1.0, "clip": 3.0}
     lost = 0.0
     with warnings.catch_warnings():
@@ -102,8 +104,8 @@ def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tup
             predicted, test = model.predict(X[n:]), y[n:]
             null = np.mean((y[:n].mean() - test) ** 2)
             half = 0.5 * (public[1] - public[0])
-            alone = np.clip(_private_constant(y[:n].mean(), half, n, mu, neighbours, rng), *public)
-            losses = [np.mean((one - test) ** 2) for one in (predicted, predicted.mean(), alone)]
+            private = np.clip(_private_constant(y[:n].mean(), half, n, mu, neighbours, rng), *public)
+            losses = [np.mean((values - test) ** 2) for values in (predicted, predicted.mean(), private)]
         else:
             model = DPLogisticRegression(
                 epsilon=epsilon,
@@ -114,39 +116,41 @@ def _one(family: str, n: int, neighbours: str, epsilon: float, seed: int) -> tup
             test, k = np.asarray(y[n:], dtype=int), len(public)
             larger = np.bincount(np.asarray(y[:n], dtype=int)).argmax()
             lost = float(np.mean(test == larger) - np.mean(test == model.predict(X[n:]).astype(int)))
-            shares = np.maximum(np.bincount(np.asarray(y[:n], dtype=int), minlength=k), 0.5)
-            null = -np.mean(np.log(shares / shares.sum())[test])
-            chances = model.predict_proba(X[n:])
-            if k == 2:  # one share says both: the sum of plus or minus one half has half the sensitivity
-                one = np.clip(_private_constant(shares[1] / n, 0.5, n, mu, neighbours, rng), 3.0 / n, 1.0 - 3.0 / n)
-                alone = np.array([1.0 - one, one])
+            counts = np.maximum(np.bincount(np.asarray(y[:n], dtype=int), minlength=k), 0.5)
+            null = -np.mean(np.log(counts / counts.sum())[test])
+            probabilities = model.predict_proba(X[n:])
+            if k == 2:  # one frequency gives both: the sum of plus or minus one half has half the sensitivity
+                one = np.clip(_private_constant(counts[1] / n, 0.5, n, mu, neighbours, rng), 3.0 / n, 1.0 - 3.0 / n)
+                private = np.array([1.0 - one, one])
             else:
-                alone = _private_constant(shares / n, 1.0, n, mu, neighbours, rng)
-            constants = (np.broadcast_to(one, chances.shape) for one in (chances.mean(axis=0), alone))
-            losses = [-np.mean(np.log(one[np.arange(N_TEST), test])) for one in (chances, *constants)]
-    whole, constant, alone = ((loss - null) / null for loss in losses)
-    return float(whole), float(constant), float(alone), lost, bool(model.privacy_report_.public["warnings"])
+                private = _private_constant(counts / n, 1.0, n, mu, neighbours, rng)
+            constants = (np.broadcast_to(p, probabilities.shape) for p in (probabilities.mean(axis=0), private))
+            losses = [-np.mean(np.log(p[np.arange(N_TEST), test])) for p in (probabilities, *constants)]
+    excess, constant, private = ((loss - null) / null for loss in losses)
+    return float(excess), float(constant), float(private), lost, bool(model.privacy_report_.public["warnings"])
 
 
 def _cell(cell: tuple[str, int, str, float], draws: int) -> dict[str, Any]:
-    found = np.array([_one(*cell, seed) for seed in range(draws)])
-    columns = found[:, 0] - found[:, 1]
-    error, of_columns, of_alone = (one.std(ddof=1) / np.sqrt(draws) for one in (found[:, 0], columns, found[:, 2]))
+    values = np.array([_measure(*cell, seed) for seed in range(draws)])
+    columns = values[:, 0] - values[:, 1]
+    error, columns_error, private_error = (
+        part.std(ddof=1) / np.sqrt(draws) for part in (values[:, 0], columns, values[:, 2])
+    )
     return {
         "family": cell[0],
         "rows": cell[1],
         "neighbours": cell[2],
         "epsilon": cell[3],
-        "excess": round(float(found[:, 0].mean()), 5),
+        "excess": round(float(values[:, 0].mean()), 5),
         "error": round(float(error), 5),
-        "constant": round(float(found[:, 1].mean()), 5),
+        "constant": round(float(values[:, 1].mean()), 5),
         "columns": round(float(columns.mean()), 6),
-        "columns_error": round(float(of_columns), 6),
-        "alone": round(float(found[:, 2].mean()), 5),
-        "alone_error": round(float(of_alone), 5),
-        "lost": round(float(found[:, 3].mean()), 5),
-        "lost_error": round(float(found[:, 3].std(ddof=1) / np.sqrt(draws)), 5),
-        "warned": int(found[:, 4].sum()),
+        "columns_error": round(float(columns_error), 6),
+        "alone": round(float(values[:, 2].mean()), 5),
+        "alone_error": round(float(private_error), 5),
+        "lost": round(float(values[:, 3].mean()), 5),
+        "lost_error": round(float(values[:, 3].std(ddof=1) / np.sqrt(draws)), 5),
+        "warned": int(values[:, 4].sum()),
         "draws": draws,
     }
 
@@ -161,39 +165,41 @@ SHOWN = ((1500, "zero-out", 0.5), (1500, "zero-out", 1.0), (1500, "zero-out", 4.
 
 
 def _table(results: list[dict[str, Any]]) -> str:
-    """Excess with its standard error, and in brackets that of the constant."""
+    """Excess with its standard error, and in brackets the excess of the mean prediction."""
     cells = {(one["family"], one["rows"], one["neighbours"], one["epsilon"]): one for one in results}
     lines = [
-        "| columns of no use | " + " | ".join(f"{n:,} rows, {kind}, {epsilon:g}" for n, kind, epsilon in SHOWN) + " |"
+        "| uninformative columns | "
+        + " | ".join(f"{n:,} rows, {kind}, {epsilon:g}" for n, kind, epsilon in SHOWN)
+        + " |"
     ]
     lines.append("|---" * (len(SHOWN) + 1) + "|")
-    useless = [name for name in FAMILIES if not name.startswith(("weak", "middling", "many"))]
-    for family in useless:
-        found = [cells[family, *where] for where in SHOWN]
-        texts = (f"{one['excess']:.4f} ± {one['error']:.4f} ({one['constant']:.4f})" for one in found)
+    uninformative = [name for name in FAMILIES if not name.startswith(("weak", "medium", "many"))]
+    for family in uninformative:
+        row = [cells[family, *where] for where in SHOWN]
+        texts = (f"{one['excess']:.4f} ± {one['error']:.4f} ({one['constant']:.4f})" for one in row)
         lines.append(f"| {family} | " + " | ".join(texts) + " |")
-    of_use = [one for one in results if one["family"] in useless]
-    lines += ["", _counts("all cells", of_use), ""]
-    enough = [one for one in of_use if one["rows"] >= 1500 and one["epsilon"] >= 0.5]
+    selected = [one for one in results if one["family"] in uninformative]
+    lines += ["", _counts("all cells", selected), ""]
+    enough = [one for one in selected if one["rows"] >= 1500 and one["epsilon"] >= 0.5]
     lines.append(_counts("1,500 rows or more, epsilon 0.5 or more", enough))
     return "\n".join(lines)
 
 
 def _counts(name: str, cells: list[dict[str, Any]]) -> str:
     above = [one for one in cells if one["excess"] > 2.0 * one["error"]]
-    said = sum(one["warned"] >= 0.9 * one["draws"] for one in above)
-    alone = sum(one["alone"] > 2.0 * one["alone_error"] for one in cells)
+    warned = sum(one["warned"] >= 0.9 * one["draws"] for one in above)
+    private = sum(one["alone"] > 2.0 * one["alone_error"] for one in cells)
     columns = sum(one["columns"] > 2.0 * one["columns_error"] for one in cells)
     largest = sorted((one["columns"] for one in cells), reverse=True)
     classes = [one for one in cells if one["family"] not in REGRESSION]
     missed = sum(one["lost"] > 2.0 * one["lost_error"] for one in classes)
     return (
-        f"{len(cells)} cells ({name}): what columns add exceeds two standard errors in {columns} "
-        f"(by chance alone: {0.023 * len(cells):.0f}), its mean is {np.mean(largest):.5f}, the three largest are "
-        f"{', '.join(f'{one:.4f}' for one in largest[:3])}. The whole lies above the exact null model by more than two "
-        f"standard errors in {len(above)}, in {said} of which at least nine fits of ten say so; a constant on which "
-        f"all is spent does in {alone}. Accuracy lies below that of the larger class by more than two standard errors "
-        f"in {missed} of {len(classes)} cells of classes."
+        f"{len(cells)} cells ({name}): the excess that columns add exceeds two standard errors in {columns} "
+        f"(expected by chance: {0.023 * len(cells):.0f}). Its mean is {np.mean(largest):.5f}, the three largest are "
+        f"{', '.join(f'{one:.4f}' for one in largest[:3])}. The total excess over the exact null model exceeds two "
+        f"standard errors in {len(above)} cells, in {warned} of which at least nine fits of ten warn; that of a "
+        f"private constant with the whole budget does in {private}. Accuracy is below that of the larger class by more "
+        f"than two standard errors in {missed} of {len(classes)} cells of classes."
     )
 
 
@@ -206,25 +212,25 @@ def main() -> None:
     parser.add_argument("--neighbours", nargs="*", default=["zero-out", "replace-one"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print earlier results as a table, and run nothing")
-    given = parser.parse_args()
-    if given.show:
-        print(_table(json.loads(given.show.read_text())))
+    parser.add_argument("--show", type=Path, help="print the table of stored results without running anything")
+    options = parser.parse_args()
+    if options.show:
+        print(_table(json.loads(options.show.read_text())))
         return
-    cells = itertools.product(given.families, given.rows, given.neighbours, given.epsilons)
+    cells = itertools.product(options.families, options.rows, options.neighbours, options.epsilons)
     results = []
-    with ProcessPoolExecutor(given.workers) as pool:
-        for found in pool.map(_worker, ((cell, given.draws) for cell in cells)):
-            results.append(found)
-            worse = "  worse" if found["excess"] > 2.0 * found["error"] else ""
+    with ProcessPoolExecutor(options.workers) as pool:
+        for cell in pool.map(_worker, ((cell, options.draws) for cell in cells)):
+            results.append(cell)
+            worse = "  worse" if cell["excess"] > 2.0 * cell["error"] else ""
             print(
-                f"{found['family']:20} {found['rows']:6} {found['neighbours']:11} {found['epsilon']:4} "
-                f"{found['excess']:+.4f} +- {found['error']:.4f}  constant {found['constant']:+.4f}  "
-                f"warned {found['warned']}/{found['draws']}{worse}",
+                f"{cell['family']:20} {cell['rows']:6} {cell['neighbours']:11} {cell['epsilon']:4} "
+                f"{cell['excess']:+.4f} +- {cell['error']:.4f}  constant {cell['constant']:+.4f}  "
+                f"warned {cell['warned']}/{cell['draws']}{worse}",
                 flush=True,
             )
-    if given.out:
-        given.out.write_text(json.dumps(results, indent=1) + "\n")
+    if options.out:
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""dperm next to its peers: same data, same epsilon, fresh noise; one table and one figure.
+"""Compare dperm with other libraries: same data, same epsilon, fresh noise; one table and one figure.
 
 python benchmarks/peers.py --fast
 python benchmarks/peers.py --sets breast_cancer a9a --epsilons 0.5 1 4
 
-Peers run in environments of their own, built on first use in the folder that ``--cache`` names, as workers that read
-the splits from a file: dperm's environment never imports them. A row whose environment cannot be built is left out, and
-the table says so. a9a is read from the folder that DPERM_DATA names.
+Peers run in separate environments, built on first use in the folder that ``--cache`` names, as workers that read the
+splits from a file: dperm's environment never imports them. A row whose environment cannot be built is left out and
+listed as skipped. a9a is read from the folder that DPERM_DATA names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from peers_report import Report, mean_and_error
 
 import dperm
 
-TUNING = 2**31 - 1  # the seed of an oracle's look; those of reported fits are below it
+TUNING = 2**31 - 1  # the seed with which an oracle chooses; seeds of reported fits are smaller
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     methods = all_methods(asked.solver)
     path = asked.out / "peers.json"
     run = earlier(path, asked.seed) if asked.keep and path.exists() else new_run(asked.seed)
-    if asked.methods or not asked.no_timing:  # with neither, the table and the figure are only written again
+    if asked.methods or not asked.no_timing:  # with neither, only the table and the figure are written again
         command = shlex.join(["python", "benchmarks/peers.py", *sys.argv[1:]])
         run["facts"]["commands"].append(f"{command} # {code()}")
     for folder in (asked.out, asked.cache):
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line asks for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     keys = [method.key for method in all_methods("auto")]
     parser.add_argument("--sets", nargs="+", choices=list(DEFAULTS), default=list(DEFAULTS))
@@ -99,7 +99,7 @@ def wanted(method: Method, asked: argparse.Namespace) -> bool:
 
 
 def new_run(seed: int) -> dict[str, Any]:
-    """An empty file of results."""
+    """Return an empty set of results."""
     pins = [
         line
         for name in ("opacus", "diffprivlib")
@@ -117,7 +117,7 @@ def new_run(seed: int) -> dict[str, Any]:
 
 
 def code() -> str:
-    """Which version of dperm's sources is measured."""
+    """Identify the version of dperm's sources."""
     command = ["git", "-C", str(HERE), "describe", "--always", "--dirty=, with uncommitted changes"]
     try:
         return "sources at " + subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -126,7 +126,7 @@ def code() -> str:
 
 
 def earlier(path: Path, seed: int) -> dict[str, Any]:
-    """Earlier results, which must have been made on the same rows and splits."""
+    """Load earlier results, which must come from the same rows and splits."""
     run: dict[str, Any] = json.loads(path.read_text())
     if run["facts"]["seed"] != seed:
         sys.exit(f"{path.name} was made with --seed {run['facts']['seed']}: use it again, or leave --keep out.")
@@ -134,7 +134,7 @@ def earlier(path: Path, seed: int) -> dict[str, Any]:
 
 
 def compare(name: str, methods: list[Method], asked: argparse.Namespace, run: dict[str, Any], work: Path) -> None:
-    """All methods on one data set."""
+    """Run all methods on one data set."""
     splits, seeds = (FAST if asked.fast else DEFAULTS)[name]
     splits, seeds = 1 if name == "a9a" else asked.splits or splits, asked.seeds or seeds
     try:
@@ -180,7 +180,7 @@ def noise_seed(seed: int, split: int, number: int) -> int:
 def work_through(
     method: Method, name: str, orders: list[dict[str, Any]], asked: argparse.Namespace, work: Path
 ) -> list[dict[str, Any]]:
-    """Let a worker do its orders."""
+    """Let a worker carry out its orders."""
     ordered, done = work / "orders.json", work / "results.jsonl"
     ordered.write_text(json.dumps(orders))
     done.unlink(missing_ok=True)
@@ -189,7 +189,7 @@ def work_through(
 
 
 def measure_time(methods: list[Method], asked: argparse.Namespace, run: dict[str, Any], work: Path) -> None:
-    """Fits of a9a by dperm and by Opacus in turn; a new worker for each of Opacus, so that each calibrates."""
+    """Time alternating fits of a9a by dperm and Opacus; each Opacus fit has a new worker, so that it calibrates."""
     order = {"epsilon": 1.0, "grid": [], "tuning_seed": TUNING}
     turns = []
     try:
@@ -217,7 +217,7 @@ def measure_time(methods: list[Method], asked: argparse.Namespace, run: dict[str
 
 
 def panel(name: str, run: dict[str, Any], methods: list[Method]) -> dict[str, Any]:
-    """What the figure shows of one data set."""
+    """Return the data of one panel of the figure."""
     curves, lines = [], []
     for method in methods:
         found = [one for one in run["records"] if one["set"] == name and one["method"] == method.key]

@@ -1,7 +1,7 @@
-"""The problems of the comparison with peers: made once, saved as .npz, read by every worker.
+"""Problems of the comparison with peers: generated once, saved as .npz, read by every worker.
 
 Workers run in the peers' own environments, so reading needs numpy alone; scikit-learn and scipy are imported only where
-a problem is made.
+a problem is generated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 DEFAULTS = {"breast_cancer": (20, 5), "logit": (5, 2), "a9a": (1, 5), "sparse": (5, 2)}
 #: the same for ``--fast``
 FAST = {"breast_cancer": (4, 1), "logit": (1, 1), "a9a": (1, 1), "sparse": (1, 1)}
-#: what a score is
+#: names of the scores
 SCORES = {"logistic": "Test accuracy", "squared": "Test R2"}
 DESCRIPTIONS = {
     "breast_cancer": "breast_cancer (569 rows, 30 columns, 80/20 splits)",
@@ -29,7 +29,7 @@ DESCRIPTIONS = {
 
 @dataclass
 class Problem:
-    """Rows with their splits, and what every method is told is public about them.
+    """Rows with their splits, and the facts that every method treats as public.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Problem:
         return 1.0 - float(np.mean((z - y) ** 2) / np.var(y))
 
     def save(self, path: Path) -> None:
-        """Write what the workers read."""
+        """Write the file that the workers read."""
         np.savez_compressed(path, **vars(self))
 
     @classmethod
@@ -121,7 +121,7 @@ class Problem:
 
 
 def make(name: str, n_splits: int, seed: int) -> Problem:
-    """Make a problem; the seed rules simulated rows and the splits."""
+    """Generate a problem; the seed determines simulated rows and splits."""
     makers = {"breast_cancer": _breast_cancer, "logit": _logit, "a9a": _a9a, "sparse": _sparse}
     number = sorted(DEFAULTS).index(name)
     return makers[name](n_splits, np.random.default_rng([seed, number]))

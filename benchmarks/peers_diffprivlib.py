@@ -9,7 +9,7 @@ from diffprivlib.models import LogisticRegression
 from peers_data import Problem
 from peers_worker import Order, Outcome, main
 
-warnings.filterwarnings("ignore")  # about convergence and deprecations; nothing that a reader of the table needs
+warnings.filterwarnings("ignore")  # convergence and deprecation warnings, irrelevant for the table
 
 
 def fit(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:

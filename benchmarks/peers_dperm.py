@@ -1,4 +1,4 @@
-"""Worker: what runs in dperm's own environment: dperm, objective perturbation, and the references without privacy."""
+"""Worker in dperm's own environment: dperm, objective perturbation, and the references without privacy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dperm import Bounds, DPLasso, DPLogisticRegression
 
 
 def private(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
-    """dperm with nothing but public facts; its noise is fresh in every fit, whatever the seed of the order."""
+    """Fit dperm with public facts only; its noise is fresh in every fit, independent of the order's seed."""
     logistic = problem.task == "logistic"
     bounds = Bounds(
         centre=0.0,
@@ -78,14 +78,14 @@ def without_privacy(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
 
 
 def null(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
-    """The same answer for everybody: the larger class, or the mean."""
+    """Predict the same for everybody: the larger class, or the mean."""
     mean = float(np.mean(y))
     intercept = math.log(mean / (1.0 - mean)) if problem.task == "logistic" else mean
     return Outcome(np.zeros(X.shape[1]), intercept)
 
 
 def fit(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
-    """One fit of the method that the order names."""
+    """Run one fit of the method that the order names."""
     methods = {"amp": approximate_minima, "scikit-learn": without_privacy, "null": null}
     return methods.get(order.method, private)(problem, X, y, order)
 

@@ -1,4 +1,4 @@
-"""Virtual environments of the peers: built on first use from their requirements, never mixed with dperm's own."""
+"""Virtual environments of the peers: built on first use from their requirements, separate from dperm's own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 
 class Unavailable(Exception):
-    """An environment cannot be built, or a worker broke; one sentence."""
+    """An environment cannot be built or a worker failed; the message is one sentence."""
 
 
 def python_of(name: str, cache: Path) -> Path:
-    """Python of an environment, built if it is missing or if its requirements have changed."""
+    """Return the Python of an environment, which is built if missing or if its requirements changed."""
     if name == "dperm":
         return Path(sys.executable)
     folder, requirements = cache / name, HERE / f"requirements-peers-{name}.txt"

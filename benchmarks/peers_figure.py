@@ -1,4 +1,4 @@
-"""Draw the comparison with peers: score against epsilon, one panel per data set. Arguments: results, picture."""
+"""Plot the comparison with peers: score against epsilon, one panel per data set. Arguments: results, picture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def draw(panels: list[dict[str, Any]], path: str) -> None:
-    """One panel per data set; methods keep their colour, references without privacy are horizontal lines."""
+    """Draw one panel per data set; methods keep their colour, references without privacy are horizontal lines."""
     figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.2), squeeze=False)
     shown: dict[str, Any] = {}
     colours = plt.get_cmap("tab10")
@@ -41,7 +41,7 @@ def draw(panels: list[dict[str, Any]], path: str) -> None:
         ticks = sorted({epsilon for curve in panel["curves"] for epsilon in curve["epsilon"]})
         axis.set_xticks(ticks, [f"{epsilon:g}" for epsilon in ticks])
         axis.minorticks_off()
-        if len(panel["lines"]) == 2:  # far below the null model nothing is of use, so that part is not shown
+        if len(panel["lines"]) == 2:  # scores far below the null model are of no interest and are cut off
             low, high = sorted(line["value"] for line in panel["lines"])
             axis.set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
         axis.set_xlabel("epsilon")

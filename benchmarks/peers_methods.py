@@ -1,4 +1,4 @@
-"""The rows of the comparison with peers: where each method runs, its one setting, and whom its epsilon compares."""
+"""Rows of the comparison with peers: environment, setting and neighbour relation of each method."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Method:
     setting: str
     options: dict[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] = ("logistic", "squared")
-    tuned_on: str | None = None  # what a setting is chosen by, without paying for the look
+    tuned_on: str | None = None  # criterion by which a setting is chosen, without privacy cost
 
     @property
     def script(self) -> str:
@@ -37,7 +37,7 @@ class Method:
         return self.neighbours != NO_PRIVACY
 
     def grid(self, problem: Problem) -> list[dict[str, Any]]:
-        """Settings an oracle chooses from; equal ones are tried once."""
+        """Settings from which an oracle chooses; equal ones are tried once."""
         if self.tuned_on is None:
             return []
         if problem.task == "squared":

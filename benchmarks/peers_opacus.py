@@ -15,12 +15,12 @@ from peers_data import Problem
 from peers_worker import Order, Outcome, main
 from torch.utils.data import DataLoader, TensorDataset
 
-warnings.filterwarnings("ignore")  # about secure noise and hooks; nothing that a reader of the table needs
+warnings.filterwarnings("ignore")  # warnings about secure noise and hooks, irrelevant for the table
 
 
 @cache
 def calibrated(epsilon: float, delta: float, sample_rate: float, epochs: int) -> tuple[float, float]:
-    """The noise multiplier, and the seconds its search took."""
+    """Return the noise multiplier and the seconds of its search."""
     start = time.perf_counter()
     multiplier = get_noise_multiplier(
         target_epsilon=epsilon, target_delta=delta, sample_rate=sample_rate, epochs=epochs, accountant="prv"
@@ -29,7 +29,7 @@ def calibrated(epsilon: float, delta: float, sample_rate: float, epochs: int) ->
 
 
 def fit(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
-    """One run of DP-SGD; the search for its noise is the one that ``make_private_with_epsilon`` does."""
+    """Run DP-SGD once; the noise is found by the same search as in ``make_private_with_epsilon``."""
     options = order.options
     torch.manual_seed(order.seed)
     rows = torch.tensor(np.column_stack([X, np.ones(len(X))]), dtype=torch.float32)

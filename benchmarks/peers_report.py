@@ -1,4 +1,4 @@
-"""The comparison with peers as Markdown: scores, train losses, differences, what each epsilon means, time."""
+"""Write the comparison with peers as Markdown: scores, train losses, differences, relations, time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
 
 
 class Report:
-    """Everything that was measured, ready to be written down."""
+    """All measurements, and their Markdown."""
 
     def __init__(self, run: dict[str, Any], methods: list[Method]) -> None:
         self.facts, self.records, self.timing = run["facts"], run["records"], run["timing"]
@@ -161,7 +161,7 @@ class Report:
         ]
 
     def markdown(self) -> str:
-        """The whole table."""
+        """Return the whole report."""
         lines = ["# dperm next to its peers", ""]
         commands = ", then ".join(f"`{command}`" for command in self.facts["commands"])
         lines += [f"Made by {commands} with {self.facts['versions']}.", ""]

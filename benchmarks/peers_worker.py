@@ -1,4 +1,4 @@
-"""What a worker of the comparison does: read a problem and its orders, fit, write one line of JSON per fit.
+"""Common part of the workers: read a problem and its orders, fit, and write one line of JSON per fit.
 
 A worker is a script that calls :func:`main` with its own ``fit``. It is started by ``benchmarks/peers.py`` with the
 Python of the environment it needs, one thread, and these arguments: the problem, the orders, the file of results.
@@ -20,7 +20,7 @@ from peers_data import Problem
 
 @dataclass
 class Order:
-    """One fit that is asked for."""
+    """One requested fit."""
 
     method: str
     epsilon: float
@@ -47,9 +47,9 @@ Fit = Callable[[Problem, Any, Any, Order], Outcome]
 
 
 def main(fit: Fit, *, warm_up: bool = False) -> None:
-    """Do all orders; the first failure of a method at an epsilon ends that pair with one sentence.
+    """Carry out all orders; the first failure of a method at an epsilon ends that pair with one sentence.
 
-    With ``warm_up`` the first order is done once before anything is timed: kernels are compiled, caches filled.
+    With ``warm_up`` the first order is carried out once before anything is timed: kernels are compiled, caches filled.
     """
     problem_path, orders_path, results_path = sys.argv[1:4]
     problem = Problem.load(problem_path)
@@ -72,7 +72,7 @@ def _records(problem: Problem, asked: list[dict[str, Any]], fit: Fit) -> Iterato
                 options = _best_of(problem, group, fit)
             for split, seed in group["cells"]:
                 yield {**key, **_one(problem, group, options, split, seed, fit), "options": options}
-        except Exception as error:  # any failure of a peer is a fact about the peer, and the table says so
+        except Exception as error:  # any failure of a peer is reported in the table
             traceback.print_exc()
             yield {**key, "failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
 
@@ -97,7 +97,7 @@ def _one(problem: Problem, group: dict[str, Any], options: Any, split: int, seed
 
 
 def _best_of(problem: Problem, group: dict[str, Any], fit: Fit) -> dict[str, Any]:
-    """The options with the least train loss or the best test score, on noise that the reported fits do not use."""
+    """Return the options with the least train loss or the best test score, on noise that no reported fit uses."""
     tried = []
     for options in group["grid"]:
         merged = {**group["options"], **options}

@@ -1,4 +1,4 @@
-"""The sparse problems of the DP-GCD paper (Mangold, Bellet, Salmon & Tommasi 2023), for measurements.
+"""Sparse problems of the DP-GCD paper (Mangold, Bellet, Salmon & Tommasi 2023), for benchmarks.
 
 Columns are standardised with constants that are taken as public, as the paper does; dorothea is used as it is.
 Real data come from the folder that DPERM_DATA names.

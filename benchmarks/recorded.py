@@ -1,4 +1,4 @@
-"""Figures that are printed as they come and kept in ``benchmarks/results/<name>.md``."""
+"""Results that are printed as they arrive and stored in ``benchmarks/results/<name>.md``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Recorded:
-    """A table of figures; leaving the ``with`` block writes it, unless an error did not let it finish."""
+    """A table of results; leaving the ``with`` block writes it, unless an error occurred."""
 
     def __init__(self, name: str, title: str, columns: tuple[str, ...], keep: bool = True) -> None:
         self._path = RESULTS / f"{name}.md"

@@ -1,4 +1,4 @@
-"""Speed of solver steps as ratios to plain BLAS or scipy calls of the same run, one thread.
+"""Measure the speed of solver steps as ratios to plain BLAS or scipy calls in the same run, one thread.
 
 Run: python benchmarks/solvers_speed.py [--quick]
 """
@@ -48,7 +48,7 @@ def run(solver, objective, data):
 
 
 def one_step(solver, objective, data, skip):
-    """Mean seconds of a step, the first ``skip`` left out: they fill caches and make the first full pass."""
+    """Mean seconds of a step without the first ``skip``, which fill caches and make the first full pass."""
     calibrated = calibrate(solver.plan(objective, data.facts), Budget(1.0, 1e-6))
     ends = []
     with Scope(calibrated, Ledger(), Neighbours.ZERO_OUT, "benchmark") as scope:
@@ -77,7 +77,7 @@ def dense(table, n, p):
             objective = Objective(loss, penalty)
             run(CoordinateDescent(n_passes=1), objective, data)  # compiles
             seconds, blas = [], []
-            for _ in range(8):  # in turns: the machine may be shared
+            for _ in range(8):  # alternate, because the machine may be shared
                 blas.append(best_of(lambda: plain.T @ r, 1))
                 seconds.append(run(CoordinateDescent(n_passes=1), objective, data))
             seconds, blas = min(seconds), min(blas)
@@ -85,7 +85,7 @@ def dense(table, n, p):
 
 
 def sparse(table, n, p, nnz, target):
-    kernels = "<= 2" if p < 10**6 else ""  # with one entry in a column, walking the columns is what costs
+    kernels = "<= 2" if p < 10**6 else ""  # with one entry per column, the cost is that of iterating over columns
     rng = np.random.default_rng(0)
     places = (rng.integers(0, n, nnz), rng.integers(0, p, nnz))
     X = sp.coo_array((rng.choice([-1.0, 1.0], nnz), places), shape=(n, p)).tocsc()

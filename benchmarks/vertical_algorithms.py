@@ -1,7 +1,7 @@
-"""Vertical methods on real data: convergence, accuracy, bytes. Figures are drawn by vertical_figures.py.
+"""Measure vertical methods on real data: convergence, accuracy, bytes. vertical_figures.py plots the results.
 
 Run: DPERM_DATA=... python benchmarks/vertical_algorithms.py [--runs 5] [--only a9a certified identity uplink ...]
-Writes benchmarks/results/vertical.json, part by part, and prints what it found.
+Writes benchmarks/results/vertical.json, part by part, and prints the results.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Vertical:
         return sum(self.test[name] @ weights[name] for name in weights)
 
     def accuracy(self, weights):
-        """Share of the test part that is classified rightly."""
+        """Share of the test part that is classified correctly."""
         return float(np.mean((self.margin(weights) > 0.0) == (self.y_test == 1.0)))
 
     def test_loss(self, weights):
@@ -220,7 +220,7 @@ def help_of_others(data, n_runs):
 
 
 def identity(data):
-    """Whether distributed and central Frank-Wolfe choose the same under one seed."""
+    """Check that distributed and central Frank-Wolfe make the same choices with one seed."""
     n_steps, radius = 40, 20.0
     task = DistributedFrankWolfe(Objective(Logistic()), data.facts, BUDGET, n_steps=n_steps, radius=radius)
     result, messages = data.run(task, seed=7)
@@ -240,7 +240,7 @@ def identity(data):
 def uplink(data):
     """Objective against bytes sent by all parties, without noise.
 
-    Frank-Wolfe that shares columns at need; the same steps with every party sending its scores in each (dense); exact
+    Frank-Wolfe that shares columns on demand; the same steps with every party sending its scores (dense); exact
     ADMM, which is dense sharing too and takes far better steps; one-shot sketching of all columns.
     """
     radius, free = 20.0, Budget(1e9, 1e-6)
@@ -253,7 +253,7 @@ def uplink(data):
         at_need["bytes"].append(sum(messages.uplink_bytes.values()))
         at_need["objective"].append(value)
         dense["bytes"].append(costs.dense_uplink_bytes(n_rounds=n_steps, n_parties=2, n=data.n))
-        dense["objective"].append(value)  # the same steps, every party sending its scores in each
+        dense["objective"].append(value)  # the same steps, with every party sending its scores in each
     admm = {"bytes": [], "objective": []}
 
     def watch(weights):
@@ -307,11 +307,11 @@ def main():
     for name in args.only:
         results[name] = parts[name]()
         stored.write_text(json.dumps(results, indent=1))
-        tell(name, results[name])
+        show(name, results[name])
 
 
-def tell(name, part):
-    """Print a part's figures."""
+def show(name, part):
+    """Print the results of one part."""
     if name in ("a9a", "mnist"):
         for label in ("ADMM", "SGD over parties"):
             one = part[label]

@@ -1,4 +1,4 @@
-"""Draw the results of vertical_algorithms.py. Arguments: results, folder for the pictures."""
+"""Plot the results of vertical_algorithms.py. Arguments: results file, folder for the pictures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def uplink(results, path):
         axis.semilogx(curve["bytes"], curve["objective"], marker="o", markersize=4, label=label)
     axis.set_xlabel("bytes sent by all parties")
     axis.set_ylabel("training objective")
-    axis.set_ylim(0.31, 0.8)  # the first steps of Frank-Wolfe are far above
+    axis.set_ylim(0.31, 0.8)  # the first steps of Frank-Wolfe are far above the rest
     axis.set_title("a9a, two parties, no noise: what an objective costs in uplink")
     axis.legend()
     figure.tight_layout()

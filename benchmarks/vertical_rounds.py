@@ -1,14 +1,14 @@
-"""A round of the vertical runtime next to a bare gRPC + TLS round trip of the same bytes, round by round in one run.
+"""Compare a round of the vertical runtime with a bare gRPC + TLS round trip of the same bytes.
 
 Three party processes on the loopback. Bare: the coordinator streams an n-vector of doubles to each party in pieces of
-1 MiB, and each streams one back; nothing is encoded, checked, stored or masked. Ours: the same vectors through the
+1 MiB, and each streams one back; nothing is encoded, checked, stored or masked. Runtime: the same vectors through the
 session (encoding, digests, state and reply on disk before they are sent, the coordinator's state on disk after the
 round), without and with the secure sum. Rounds of both kinds alternate, so that a busy machine slows both.
 
     python benchmarks/vertical_rounds.py [--rows 1000000] [--rounds 15] [--runs 7] [--out results/vertical_rounds.json]
 
-Every run has new processes. Printed and written: all runs, and over them the median, least and largest of the ratio of
-a run's medians, with the machine's load before and after.
+Every run has new processes. Output: all runs; the median, smallest and largest ratio of a run's medians; and the
+machine's load before and after.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KINDS = ("without secure sum", "with secure sum")
 
 
 class EchoParty:
-    """Answers with n whole numbers, at no cost of its own."""
+    """Answers with n whole numbers, without computing anything."""
 
     calibrated: Any = None
 
@@ -67,7 +67,7 @@ class EchoParty:
 
 
 class EchoCoordinator:
-    """Asks with n doubles; before every round of ours it makes a bare one."""
+    """Sends n doubles; before every round of the runtime it makes a bare one."""
 
     calibrated: Any = None
 
@@ -102,7 +102,7 @@ class EchoCoordinator:
 
 
 class Handler:
-    """Either side."""
+    """Handler of the coordinator and of the parties."""
 
     def __init__(self, make: Any) -> None:
         self._make = make

@@ -142,11 +142,11 @@ def test_a_start_that_reads_the_data_is_caught(attribute, task):
 
     class Leaks(WhitenedDescent):
         @property
-        def _start(self):
+        def starting_point(self):
             return ReadsTheData(self.target_share, self.deviation_share, attribute, task)
 
     with pytest.raises(ContractViolation, match=r"different|depends on the data"):
-        check_non_interference(Leaks(dominance=0.3))
+        check_non_interference(Leaks(noise_fraction=0.3))
 
 
 class PenalisesTheIntercept(GradientDescent):

@@ -1,4 +1,4 @@
-"""The automatic rule at the accuracy it promises: on census data, tumours, and simulated sparse problems."""
+"""Accuracy of the automatic rule on census data, tumours and simulated sparse problems."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sklearn.metrics import log_loss
 
 from dperm import Bounds, DPLasso, DPLogisticRegression
 
-#: accuracy of Opacus on breast_cancer with one setting for all sets, as benchmarks/results/peers.md holds it
-PEER = {0.5: 0.954, 1.0: 0.955, 4.0: 0.955}
+#: accuracy of Opacus on breast_cancer with one setting for all sets, from benchmarks/results/peers.md
+OPACUS_ACCURACY = {0.5: 0.954, 1.0: 0.955, 4.0: 0.955}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def a9a():
 @pytest.mark.parametrize(
     ("epsilon", "accuracy", "objective"), [(0.5, 0.846, 0.336), (1.0, 0.848, 0.331), (4.0, 0.850, 0.326)]
 )
-def test_census_data(a9a, epsilon, accuracy, objective):
+def test_accuracy_and_objective_on_census_data(a9a, epsilon, accuracy, objective):
     X, y, n_train = a9a
     bounds = Bounds(centre=0.0, scale=1.0, clip=1.0, row_norm=14**0.5)
     scores, losses = [], []
@@ -47,8 +47,8 @@ def test_census_data(a9a, epsilon, accuracy, objective):
 
 
 @pytest.mark.parametrize(("epsilon", "at_least"), [(1.0, 0.10), (4.0, 0.85)])
-def test_sparse_least_squares(epsilon, at_least):
-    """As many columns as rows, ten of which matter."""
+def test_r2_on_sparse_least_squares(epsilon, at_least):
+    """As many columns as rows, ten of which are relevant."""
     scores = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -62,15 +62,15 @@ def test_sparse_least_squares(epsilon, at_least):
     assert np.mean(scores) >= at_least
 
 
-@pytest.mark.parametrize(("epsilon", "peer"), PEER.items())
-def test_tumours(epsilon, peer):
-    """At least the accuracy of Opacus with one setting on the same 20 splits, less two standard errors."""
+@pytest.mark.parametrize(("epsilon", "peer"), OPACUS_ACCURACY.items())
+def test_accuracy_on_tumours_is_that_of_opacus(epsilon, peer):
+    """At least the accuracy of Opacus with one setting on the same 20 splits, minus two standard errors."""
     X, y = load_breast_cancer(return_X_y=True)
     rng, scores = np.random.default_rng([0, 1]), []
     for seed in range(20):
         order = rng.permutation(len(y))
         inside, outside = order[:455], order[455:]
-        # columns in units that count as public
+        # location and scale of the columns are treated as public
         table = (X - X[inside].mean(axis=0)) / X[inside].std(axis=0)
         bounds = Bounds(centre=0.0, scale=1.0, clip=3.0)
         model = DPLogisticRegression(epsilon=epsilon, bounds=bounds, neighbours="zero-out", insecure_seed=seed)
@@ -78,18 +78,18 @@ def test_tumours(epsilon, peer):
     assert np.mean(scores) >= peer - 2.0 * np.std(scores, ddof=1) / np.sqrt(20)
 
 
-def test_many_columns_without_use():
-    """Simulated labels, 20 of 100 columns matter: near a fit without privacy at epsilon 0.5, 1 and 4."""
+def test_irrelevant_columns_cost_little_accuracy():
+    """Simulated labels, 20 of 100 columns are relevant: close to a fit without privacy at epsilon 0.5, 1 and 4."""
     lost = {0.5: [], 1.0: [], 4.0: []}
     for seed in range(4):
         rng = np.random.default_rng([seed, 31])
         X = rng.standard_normal((20_000, 100))
         y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X[:, :20] @ (0.5 * rng.standard_normal(20))))
         plain = LogisticRegression(max_iter=1000).fit(X[:16_000], y[:16_000]).score(X[16_000:], y[16_000:])
-        for epsilon, found in lost.items():
+        for epsilon, losses in lost.items():
             bounds = Bounds(centre=0.0, scale=1.0, clip=4.0)
             model = DPLogisticRegression(epsilon=epsilon, bounds=bounds, neighbours="zero-out", insecure_seed=seed)
-            found.append(plain - model.fit(X[:16_000], y[:16_000]).score(X[16_000:], y[16_000:]))
+            losses.append(plain - model.fit(X[:16_000], y[:16_000]).score(X[16_000:], y[16_000:]))
     assert np.mean(lost[0.5]) <= 0.005
     assert np.mean(lost[1.0]) <= 0.003
     assert np.mean(lost[4.0]) <= 0.002

@@ -116,7 +116,7 @@ class Newton(Solver):
 
     def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> FloatArray:
         """Inverse of the released curvature, with eigenvalues below the noise level raised to that level."""
-        facts, bend = holder.facts, recipe_for(objective.loss).bend
+        facts, bend = holder.facts, recipe_for(objective.loss).step_curvature
         query = SecondMoment(self.row_clip or facts.spread * math.sqrt(facts.d))
         mechanism = GaussianNoise(calibrated.noise_multiplier(SecondMoment.name))
         sensitivity = query.sensitivity(facts, holder.neighbours)

@@ -112,7 +112,9 @@ def test_a_target_outside_its_range_is_noticed_from_what_was_released():
     noticed = 0
     for _ in range(5):  # noise hides it in about one fit of 160
         model = DPRidge(bounds=UNIT)
-        said, *_ = said_by(lambda model=model: model.fit(X, y + 100.0))  # and that no column could be told from noise
+        said, *_ = said_by(
+            lambda model=model: model.fit(X, y + 100.0)
+        )  # and that no column could be distinguished from noise
         seen = "upper end of its declared range" in said
         assert ("upper end" in model.privacy_report_.summary()) == seen
         noticed += seen + ("lower end" in said_by(lambda: DPLasso(bounds=UNIT).fit(X, y - 100.0))[0])

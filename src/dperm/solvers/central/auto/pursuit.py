@@ -1,13 +1,14 @@
-"""Greedy descent for many columns and few that matter: what ``solver="auto"`` uses where p is not small against n.
+"""Greedy descent for many columns of which few matter: ``solver="auto"`` uses it where noise dominates.
 
-As :mod:`~dperm.solvers.central.greedy`, but started at the best constant, with a person's product of slope and value
-clipped at a few typical ones (for regression from a released deviation of the target), and with every released
-gradient u of noise s multiplied by max(0, 1 - (s / u)^2) g^2 / (g^2 + s^2), so that a column that was chosen by chance
-moves little (the positive-part rule of James & Stein, and gradients of usual size g).
+It works like :mod:`~dperm.solvers.central.greedy` with three changes. It starts at the best constant. One person's
+product of slope and value is clipped at a few typical products (in regression their size comes from the released
+deviation of the target). Each released gradient u with noise s is multiplied by
+max(0, 1 - (s / u)^2) g^2 / (g^2 + s^2), with g the typical size of a gradient, so that a column selected by chance
+moves little (positive-part James-Stein factor, and a normal prior).
 
 **Guarantee.** Released to whoever sees the model or any step: the target's mean, for regression its mean deviation,
-``n_steps`` chosen coordinates and as many noisy gradient sums of one coordinate. Everything but the clip, which uses
-an earlier release, is fixed in advance. Proof: ``pursuit.proof.md``.
+``n_steps`` selected coordinates and as many noisy gradient sums of one coordinate. Everything is fixed in advance
+except the clip, which uses an earlier release. Proof: ``pursuit.proof.md``.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.central.auto.null_test import NOTHING_SEEN
 from dperm.solvers.central.auto.recipes import recipe_for
+from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN
 from dperm.solvers.central.auto.starting_point import StartingPoint
 from dperm.solvers.central.blocks import coordinate_smoothness
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
 
 __all__ = ["SparsePursuit"]
 
-#: size of the gradient of a column that matters, in limits of one person's product
-_TRUE_GRADIENT = 1.0 / 3.0
+#: typical gradient of a relevant column, in units of the limit on one person's product
+_TYPICAL_GRADIENT = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,14 @@ class SparsePursuit(Solver):
     Parameters
     ----------
     n_steps : int
-        Number of steps, and the largest number of weights that are not zero, besides the intercept.
+        Number of steps, and the largest number of non-zero weights besides the intercept.
     selection_share : float
-        Share of the descent's budget that is spent on choosing.
+        Share of the descent's budget that is spent on selecting columns.
     target_share, deviation_share : float
-        Shares of the whole budget for the target's mean (with an intercept) and its deviation (regression).
+        Shares of the whole budget for the target's mean (with an intercept) and its mean deviation
+        (regression).
     clip : float
-        Bound on one person's product of slope and value, in typical slopes times spread.
+        Clipping threshold for one person's product of slope and value, in typical slopes times spread.
     box : float
         Public bound on a weight's contribution; weights are projected to it.
     """
@@ -75,20 +77,21 @@ class SparsePursuit(Solver):
             raise InvalidInput("the shares leave less than a tenth of the budget for the descent: make them smaller.")
 
     @property
-    def _start(self) -> StartingPoint:
+    def starting_point(self) -> StartingPoint:
+        """Releases of the best constant and the slope size."""
         return StartingPoint(self.target_share, self.deviation_share)
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
         SeparablePenalty.of(objective.penalty)
         self.require_no_constraint(objective)
-        before = self._start.releases(objective.loss, facts)
+        before = self.starting_point.releases(objective.loss, facts)
         rest = 1.0 - sum(release.share for release in before)
-        chosen, measured = rest * self.selection_share, rest * (1.0 - self.selection_share)
+        selected, measured = rest * self.selection_share, rest * (1.0 - self.selection_share)
         return Plan(
             (
                 *before,
-                PlannedRelease(GreedyScores.name, "selection", self.n_steps, chosen),
+                PlannedRelease(GreedyScores.name, "selection", self.n_steps, selected),
                 PlannedRelease(GradientCoordinate.name, "gaussian", self.n_steps, measured),
             )
         )
@@ -102,32 +105,32 @@ class SparsePursuit(Solver):
     ) -> Solution:
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
-        best = self._start.release(loss, holder, calibrated)
-        smoothness = coordinate_smoothness(objective, facts) * (recipe_for(loss).bend / loss.curvature_bound)
+        best = self.starting_point.release(loss, holder, calibrated)
+        smoothness = coordinate_smoothness(objective, facts) * (recipe_for(loss).step_curvature / loss.curvature_bound)
         limit = min(self.clip * best.slope * facts.spread, loss.slope_bound * facts.value_bound)
-        choose = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
+        select = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
         noise = measure.noise_multiplier * holder.neighbours.records_apart * limit / facts.n
         heights = (facts.value_bound, facts.intercept_height or facts.value_bound)
         box = self.box / min(heights)
-        # one curvature for all columns: the intercept is at its best constant and seldom worth a step
+        # one curvature for all columns: the intercept starts at the best constant and seldom needs a step
         query = GreedyScores(
             loss, SparseWeights(facts.d, {}, box), float(smoothness[0]), penalty, objective.unpenalised, "GS-r", limit
         )
-        query = replace(query, race=(choose.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
+        query = replace(query, race=(select.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
         entries: dict[int, float] = {}
-        # the largest gradient that chance in the data gives to columns of no use
-        chance = best.slope / best.skew * facts.spread * math.sqrt(2.0 * math.log(max(2, facts.d)) / facts.n)
-        n_clear = 0
+        # typical largest gradient of d uninformative columns, from sampling variation alone
+        largest_by_chance = best.slope / best.skew * facts.spread * math.sqrt(2.0 * math.log(max(2, facts.d)) / facts.n)
+        n_significant = 0
         if best.constant is not None:
             entries[facts.d - 1] = min(max(float(best.constant), -self.box), self.box) / facts.intercept_height
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
-            j = int(holder.release(replace(query, weights=weights), choose))
+            j = int(holder.release(replace(query, weights=weights), select))
             released = holder.release(GradientCoordinate(loss, weights, limit, (j,)), measure)
-            if j < facts.n_features:  # a constant that moves tells nothing of columns
-                n_clear += abs(float(released[0])) / facts.n > 2.0 * noise + chance
-            gradient = _shrunk(float(released[0]) / facts.n, noise, _TRUE_GRADIENT * limit)
+            if j < facts.n_features:  # the intercept is not evidence for a column
+                n_significant += abs(float(released[0])) / facts.n > 2.0 * noise + largest_by_chance
+            gradient = _shrink(float(released[0]) / facts.n, noise, _TYPICAL_GRADIENT * limit)
             free = SeparablePenalty() if j in objective.unpenalised else penalty
             length = 1.0 / (float(smoothness[j]) + free.l2)
             weight = entries.get(j, 0.0)
@@ -139,10 +142,12 @@ class SparsePursuit(Solver):
             if progress is not None:
                 progress(t + 1, self.n_steps)
         notes = best.notes
-        if not n_clear:
+        if not n_significant:
             entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
-            if not self._start.doubts(loss, facts, calibrated, holder.neighbours):  # the plan says more
-                notes += (NOTHING_SEEN,)
+            if not self.starting_point.utility_warnings(
+                loss, facts, calibrated, holder.neighbours
+            ):  # the plan has warned already
+                notes += (NO_INFORMATIVE_COLUMN,)
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
 
     def forecast(
@@ -158,25 +163,26 @@ class SparsePursuit(Solver):
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
         largest = neighbours.records_apart * self.clip * slope / facts.n
         measured = calibrated.noise_multiplier(GradientCoordinate.name) * largest
-        # the largest of d Gumbel noises is about log d of their scale: smaller gradients are not found
+        # the largest of d Gumbel noises is about log d times their scale: smaller gradients are not selected
         missed = calibrated.noise_multiplier(GreedyScores.name) * largest * math.log(max(3, facts.d))
         return Forecast(
-            excess=self.n_steps * (measured**2 + missed**2) / (2.0 * recipe.bend),
-            null_excess=recipe.explained * slope**2,
-            basis=f"Estimate, not a bound: noise of measured gradients, and gradients too small to be chosen{unit}.",
+            excess=self.n_steps * (measured**2 + missed**2) / (2.0 * recipe.step_curvature),
+            null_excess=recipe.explainable * slope**2,
+            basis=f"Estimate, not a bound: noise of measured gradients, and gradients too small to be selected{unit}.",
             assumptions=(
-                f"about {self.n_steps} columns matter",
-                f"weights can explain about {recipe.explained * slope**2:.2g} of a constant's loss",
+                f"about {self.n_steps} columns are relevant",
+                f"the columns can explain about {recipe.explainable * slope**2:.2g} of a constant's loss",
             ),
-            warnings=self._start.doubts(objective.loss, facts, calibrated, neighbours),
+            warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
         )
 
 
-def _shrunk(value: float, noise: float, usual: float) -> float:
-    """Shrink a noisy gradient twice: by what exceeds its noise, and as if true gradients were of the ``usual`` size.
+def _shrink(value: float, noise: float, typical: float) -> float:
+    """Shrink a noisy gradient by the James-Stein factor and by the factor of a normal prior.
 
-    The second bounds what a wild draw does where noise is far above anything that a gradient can be.
+    The prior has the standard deviation ``typical``. It limits the effect of extreme noise where noise is far larger
+    than any possible gradient.
     """
     if not value:
         return 0.0
-    return value * max(0.0, 1.0 - (noise / value) ** 2) * usual**2 / (usual**2 + noise**2)
+    return value * max(0.0, 1.0 - (noise / value) ** 2) * typical**2 / (typical**2 + noise**2)

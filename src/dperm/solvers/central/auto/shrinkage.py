@@ -1,4 +1,8 @@
-"""What is left of a descent whose noise is known: post-processing of released values."""
+"""Shrinkage of the descent's result: a null test, a penalty on irrelevant columns, and one common factor.
+
+The distribution of the result under the null hypothesis "no column is informative" is known, because the noise is known
+and the descent is linear in it. Everything here is post-processing of released values and public numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,280 +10,331 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import chdtrc
 
 from dperm.data.design.facts import Facts
-from dperm.objective import Logistic, Loss, Squared
-from dperm.solvers.central.auto.column_relevance import column_pulls
-from dperm.solvers.central.auto.metric import Metric, handed_on
-from dperm.solvers.central.auto.null_test import null_p_value
+from dperm.solvers.central.auto.metric import Metric
 from dperm.solvers.central.auto.recipes import Recipe
-from dperm.solvers.central.auto.starting_point import BestConstant
+from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
 from dperm.types import FloatArray
 
-__all__ = ["ClippedResponse", "Descent", "KnownNoise", "shrinkage"]
+__all__ = ["NO_INFORMATIVE_COLUMN", "Descent", "NullDistribution", "column_penalties", "null_p_value", "shrinkage"]
 
 
-#: how far clipped residuals take the mean prediction from the mean of a target, in mean deviations, as one would guess
-_SKEWED = 0.2
-#: by how much of what columns add to the mean prediction the roughly known mean row may be wrong
-_ROUGHLY = 0.5
-#: most noise of the unit of residuals that counts, in units
-_UNSURE = 0.5
-#: least share of the way that a descent is taken to have gone
-_LEAST_WAY = 0.1
-#: least variance: below it, as under a penalty of any strength, neither noise nor weights are told from zero
-_NEXT_TO_NONE = 1e-200
-#: a result that columns of no use would show more often than this says nothing of any column
-_UNLIKELY = 0.1
-#: and one that they would show less often than this says so clearly that chance counts no more than it did
-_CLEARLY = 1e-4
-#: how far, as a power, that share is believed with classes, where less is known of the curvature away from the start
-_OF_CLASSES = 0.5
+#: utility note of a fit whose null test found no informative column
+NO_INFORMATIVE_COLUMN = "No column could be distinguished from noise: predictions are constant, or nearly so"
 
-
-@dataclass(frozen=True)
-class ClippedResponse:
-    """How clipped slopes answer to the weights, and how they scatter, where columns say nothing.
-
-    Attributes
-    ----------
-    cautious, curvature : array of shape (outputs,)
-        Second derivative of the loss as clipped slopes show it: not more than is usual where columns do say something,
-        and at the best constant. A slope at its clip does not answer at all.
-    square : array of shape (outputs,)
-        Mean square of a clipped slope at the best constant.
-    trusted : float
-        How far, as a power, the first is believed away from the best constant too.
-    """
-
-    cautious: FloatArray
-    curvature: FloatArray
-    square: FloatArray
-    trusted: float
-
-    @classmethod
-    def of(cls, loss: Loss, recipe: Recipe, best: BestConstant, clip: float, blindness: float) -> ClippedResponse:
-        """Build it for a clip in typical slopes.
-
-        >>> from dperm.solvers.central.auto.recipes import recipe_for
-        >>> numbers, classes = recipe_for(Squared()), recipe_for(Logistic())
-        >>> responses = [ClippedResponse.of(Squared(), numbers, BestConstant(0.0, 1.0), c, 0.0) for c in (0.8, 1.25, 9)]
-        >>> [one.curvature.round(2).item() for one in responses]
-        [0.48, 0.68, 1.0]
-        >>> responses = [ClippedResponse.of(Logistic(), classes, BestConstant(0.0, 0.5), 0.5, b) for b in (0.0, 0.5, 1)]
-        >>> [one.curvature.round(3).item() for one in responses]
-        [0.001, 0.062, 0.113]
-        """
-        bound = math.inf
-        if isinstance(loss, Squared):
-            bound = loss.slope_bound  # half the range: binds for the few that lie far from all others, or for none
-        else:
-            clip = min(clip, loss.slope_bound / best.slope)
-        if loss.task == "regression":
-            return cls._numbers(recipe, best, clip, bound)
-        passing = min(1.0, clip)
-        usual = passing * min(recipe.curvature, best.curvature)
-        scatter: FloatArray
-        if type(loss) is Logistic:
-            answered, square = _two_classes(best, clip * best.slope, blindness)
-            at_constant = np.array([max(answered, 0.01 * usual)])
-            return cls(np.minimum(usual, at_constant), at_constant, np.array([square]), _OF_CLASSES)
-        if best.constant is None or loss.n_outputs == 1:
-            flat = np.full(loss.n_outputs, usual)
-            return cls(flat, flat, np.full(loss.n_outputs, (passing * best.slope) ** 2 / loss.n_outputs), _OF_CLASSES)
-        shares = np.exp(best.constant - best.constant.max())
-        scatter = shares / shares.sum() * (1.0 - shares / shares.sum())
-        return cls(
-            passing * np.minimum(recipe.curvature, scatter), passing * scatter, passing**2 * scatter, _OF_CLASSES
-        )
-
-    @classmethod
-    def _numbers(cls, recipe: Recipe, best: BestConstant, clip: float, bound: float) -> ClippedResponse:
-        """Residuals are taken as normal, but those on the crowded side of a skewed target are close by and answer."""
-        below = math.erf(clip / math.sqrt(math.pi))
-        # residuals may be longer than their noisy unit says, and fewer of them answer then
-        surely = math.erf(clip / (1.0 + min(best.unsure, _UNSURE)) / math.sqrt(math.pi))
-        few = 0.5 / best.skew  # share of targets on the other side, a typical slope away
-        cautious, answers = (1.0 - 1.0 / best.skew + share / best.skew for share in (surely, below))
-        if bound < best.slope:
-            cautious, answers = min(cautious, 1.0 - few), min(answers, 1.0 - few)
-        cut = clip * math.sqrt(2.0 / math.pi)  # in standard deviations
-        passed = below - cut * math.sqrt(2.0 / math.pi) * math.exp(-0.5 * cut * cut) + cut * cut * (1.0 - below)
-        # half of the deviation lies on either side: the mean square of two heaps is that half times long plus short
-        heaps = 0.5 * (best.slope / best.skew) ** 2 * (best.skew + 1.0)
-        heaps -= few * max(best.slope**2 - bound**2, 0.0)
-        normal = 1.0 + (0.5 * math.pi - 1.0) / best.skew**2
-        curvature = recipe.curvature
-        return cls(
-            np.array([curvature * cautious]), np.array([curvature * answers]), np.array([heaps * normal * passed]), 1.0
-        )
-
-
-def _two_classes(best: BestConstant, limit: float, blindness: float) -> tuple[float, float]:
-    """Derivative of the mean clipped slope at the best constant, between two points next to it, and mean square."""
-    start, apart = (0.0 if best.constant is None else float(best.constant)), 0.2
-
-    def chance(score: float) -> float:
-        return 1.0 / (1.0 + math.exp(-score))
-
-    def clipped(score: float) -> tuple[float, float]:
-        one = chance(score)
-        sizes = [blindness * max(one, 1.0 - one) + (1.0 - blindness) * slope for slope in (one, 1.0 - one)]
-        return one * min(1.0, limit / sizes[0]), (1.0 - one) * min(1.0, limit / sizes[1])
-
-    share = chance(start)
-    (low, more), (lower, less), (of_none, of_one) = (clipped(start + by) for by in (apart, -apart, 0.0))
-    derivative = ((1.0 - share) * (low - lower) - share * (more - less)) / (2.0 * apart)
-    return derivative, (1.0 - share) * of_none**2 + share * of_one**2
+#: prior guess of the bias of the mean prediction from clipped residuals of a skewed target, in mean deviations
+_CLIPPING_BIAS = 0.2
+#: relative error of the columns' contribution to the mean prediction, because the mean row is known only roughly
+_MEAN_ROW_ERROR = 0.5
+#: smallest share of the way to the optimum that a descent is assumed to have covered
+_MIN_LEARNT = 0.1
+#: smallest variance: below it, as under an extremely strong penalty, neither noise nor weights differ from zero
+_MIN_VARIANCE = 1e-200
+#: level of the null test: with a larger p-value (nearly) nothing is kept of the columns
+_NULL_LEVEL = 0.1
+#: p-value below which a result is so clear that sampling variation counts only by its reduced share
+_CLEAR_LEVEL = 1e-4
+#: number of columns assumed to be relevant a priori; with few columns this keeps all of them
+_PRIOR_RELEVANT = 3.0
+_MAX_SWEEPS = 30
+#: weights whose squared length exceeds the noise variance by this factor need no selection among columns
+_NOISE_FREE = 1e8
+#: smallest noise variance in any direction, relative to the mean: below it the inverse would be rounding error
+_MIN_RELATIVE_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
 class Descent:
-    """What was done: step lengths, momentum, averaged iterates, and the penalty's second derivative by directions."""
+    """Step lengths, momentum, number of averaged iterates and the penalty's second derivative in each direction."""
 
     steps: FloatArray
     momentum: float
     n_averaged: int
-    penalised: FloatArray
+    penalty_curvature: FloatArray | float
 
-    def hands_on(self, curvature: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What it hands on of noise and of slopes in common, see :func:`handed_on`."""
-        return handed_on(curvature, self.steps, self.momentum, self.n_averaged, self.penalised)
+    def gains(self, curvature: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Effect of gradient errors on the averaged iterate, in directions of these curvatures.
+
+        The first gain is the output variance per unit variance of noise that is drawn anew in each step. The second is
+        the output move per unit of a constant slope; times the curvature it is the share of the way to the optimum
+        that the descent covered.
+
+        The iterates follow x <- ((1 + momentum - step h) x - momentum (x before) - step noise) / (1 + step q), with
+        the penalty's second derivative q. Derivatives of the output are propagated backwards through this recursion.
+
+        >>> Descent(np.ones(2), 0.0, 1, 0.0).gains(np.array([0.0, 0.5, 1.0]))[1] * [0.0, 0.5, 1.0]
+        array([0.  , 0.75, 1.  ])
+        """
+        n_steps, momentum = len(self.steps), self.momentum
+        later, latest = np.zeros_like(curvature), np.zeros_like(curvature)
+        noise_gain, slope_gain = np.zeros_like(curvature), np.zeros_like(curvature)
+        next_step = 0.0
+        for t in range(n_steps - 1, -1, -1):
+            step = self.steps[t]
+            own = 1.0 / self.n_averaged if t >= n_steps - self.n_averaged else 0.0
+            now = (own + (1.0 + momentum - next_step * curvature) * later - momentum * latest) / (
+                1.0 + step * self.penalty_curvature
+            )
+            noise_gain += (step * now) ** 2
+            slope_gain += step * now
+            later, latest, next_step = now, later, float(step)
+        return noise_gain, slope_gain
 
 
 @dataclass(frozen=True)
-class KnownNoise:
-    """How a result would scatter if columns said nothing.
+class NullDistribution:
+    """Distribution of the descent's result if no column is informative: normal, mean zero, with these variances.
+
+    Two sources add up: privacy noise, drawn anew in each step, and sampling variation (chance correlations in the
+    data), which is the same in all steps.
 
     Attributes
     ----------
     variances : array of shape (d, outputs)
-        In each direction, by noise in every step and by as much of the chance in the data as counts against a result of
-        which something was learnt. Chance looks like signal, predicts nothing, and is the same in all steps.
-    alone : array of shape (d, outputs)
-        The same with all of the chance, for the question whether anything was learnt; with less of it where columns are
-        more than half as many as rows.
-    weights : array of shape (outputs,)
-        How much an output matters to the loss, against the one that matters most.
+        Noise plus the part of the sampling variation that counts against a clear result.
+    test_variances : array of shape (d, outputs)
+        Noise plus all of the sampling variation, for the null test; less of it where columns are more than half as
+        many as rows.
+    output_weights : array of shape (outputs,)
+        Importance of each output for the loss, relative to the most important one.
     learnt : float
-        Share by which a descent that stopped early has shrunk the result already.
+        Share of the way to the optimum that the descent covered: early stopping has shrunk the result by this factor.
     """
 
     variances: FloatArray
-    alone: FloatArray
-    weights: FloatArray
+    test_variances: FloatArray
+    output_weights: FloatArray
     learnt: float
 
     @classmethod
     def of(
-        cls, answer: ClippedResponse, metric: Metric, descent: Descent, noise: float, rows: int, counted: float
-    ) -> KnownNoise:
-        """Build it from the noise of a step, the number of rows, and the part of chance that counts."""
-        noises, chances, gone = [], [], []
-        for cautious, curvature, square in zip(answer.cautious, answer.curvature, answer.square, strict=True):
-            anew, way = descent.hands_on(cautious * metric.seen)
-            _, common = descent.hands_on(curvature * metric.seen)
-            noises.append(anew * noise**2)
-            chances.append(common**2 * metric.seen * (square / rows))
-            gone.append(way * (cautious * metric.seen + descent.penalised))
-        by_noise, by_chance = np.stack(noises, axis=1), np.stack(chances, axis=1)
-        if len(noises) > 1:  # without what all classes have in common; slopes, and so their chance, have nothing
-            common = by_noise.mean(axis=1, keepdims=True)
-            by_noise += (common - 2.0 * by_noise) / len(noises)
-        share = float(metric.seen @ np.mean(gone, axis=0)) / max(float(metric.seen.sum()), 1e-9)
-        learnt = min(max(share, _LEAST_WAY), 1.0) ** answer.trusted
-        weights = answer.curvature / answer.curvature.max()
-        # with as many columns as rows chance explains every target, and to ask whether it does has no answer
-        asked = max(counted, min(2.0 - 2.0 * len(metric.seen) / rows, 1.0))
-        variances, alone = (np.maximum(by_noise + part * by_chance, _NEXT_TO_NONE) for part in (counted, asked))
-        return cls(variances, alone, weights, learnt)
+        cls, response: ClippedResponse, metric: Metric, descent: Descent, noise: float, n: int, sampling_share: float
+    ) -> NullDistribution:
+        """Build it from the noise of a step, the number of rows and the share of sampling variation that counts."""
+        noises, samplings, covered = [], [], []
+        for cautious, curvature, square in zip(response.cautious, response.curvature, response.square, strict=True):
+            noise_gain, way = descent.gains(cautious * metric.row_moments)
+            _, slope_gain = descent.gains(curvature * metric.row_moments)
+            noises.append(noise_gain * noise**2)
+            samplings.append(slope_gain**2 * metric.row_moments * (square / n))
+            covered.append(way * (cautious * metric.row_moments + descent.penalty_curvature))
+        by_noise, by_sampling = np.stack(noises, axis=1), np.stack(samplings, axis=1)
+        # `shrinkage` removes the mean over the classes: the same here; slopes sum to zero over classes already
+        if len(noises) > 1:
+            mean = by_noise.mean(axis=1, keepdims=True)
+            by_noise += (mean - 2.0 * by_noise) / len(noises)
+        share = float(metric.row_moments @ np.mean(covered, axis=0)) / max(float(metric.row_moments.sum()), 1e-9)
+        learnt = min(max(share, _MIN_LEARNT), 1.0) ** response.trust
+        output_weights = response.curvature / response.curvature.max()
+        # with as many columns as rows sampling variation explains every target, and the test would never reject
+        tested = max(sampling_share, min(2.0 - 2.0 * len(metric.row_moments) / n, 1.0))
+        variances, test_variances = (
+            np.maximum(by_noise + part * by_sampling, _MIN_VARIANCE) for part in (sampling_share, tested)
+        )
+        return cls(variances, test_variances, output_weights, learnt)
 
-    def judged(self, doubted: float) -> FloatArray:
-        """Variances by which a result is shrunk: the less clear it is, the more of the chance counts against it."""
-        unclear = math.log(max(doubted, _CLEARLY) / _CLEARLY) / math.log(_UNLIKELY / _CLEARLY)
-        out: FloatArray = self.variances + min(unclear, 1.0) * (self.alone - self.variances)
+    def variances_at(self, p_value: float) -> FloatArray:
+        """Variances used for shrinkage: the larger the p-value, the more of the sampling variation counts."""
+        unclear = math.log(max(p_value, _CLEAR_LEVEL) / _CLEAR_LEVEL) / math.log(_NULL_LEVEL / _CLEAR_LEVEL)
+        out: FloatArray = self.variances + min(unclear, 1.0) * (self.test_variances - self.variances)
         return out
 
 
+def null_p_value(
+    result: FloatArray, variances: FloatArray, output_weights: FloatArray, energy_root: FloatArray, columns: FloatArray
+) -> float:
+    """P-value of the null hypothesis that no column is informative: 1 where nothing speaks against it.
+
+    Three test statistics are used, and three times the smallest of their p-values is returned (Bonferroni):
+
+    - the energy of all columns, which detects many weak columns; its null distribution is approximated by a multiple
+      of a chi-square with the same mean and variance (Satterthwaite 1946);
+    - the largest standardised weight of a single column (Bonferroni over columns);
+    - the largest standardised energy in a single direction (Bonferroni over directions), which detects what many
+      columns say jointly: with about as many columns as rows, sampling variation has as much energy as any signal.
+
+    Parameters
+    ----------
+    result, variances : array of shape (d, outputs)
+        Result of a descent in mapped coordinates, and the variances of its null distribution.
+    output_weights : array of shape (outputs,)
+        Importance of each output.
+    energy_root : array of shape (k, d)
+        Root of the energy: the energy of a result v is the squared length of ``energy_root @ v``, whose entries belong
+        to the directions.
+    columns : array of shape (p, d)
+        Map from a result to the weights of columns.
+
+    >>> flat, unit = np.ones((40, 1)), np.eye(40)
+    >>> null_p_value(flat, flat, np.ones(1), unit, unit)
+    1.0
+    >>> null_p_value(2.0 * flat, flat, np.ones(1), unit, unit) < 1e-9  # many weak columns
+    True
+    >>> null_p_value(6.0 * np.eye(40)[:, :1], flat, np.ones(1), unit, unit) < 1e-5  # one strong column
+    True
+    """
+    unit = float(variances.mean())  # normalise: the square of a tiny variance would underflow
+    energy = expected = square = max_weight = max_direction = 0.0
+    for v, variance, weight in zip(result.T / math.sqrt(unit), variances.T / unit, output_weights, strict=True):
+        spread = energy_root * np.sqrt(variance)
+        covariance = weight * (spread @ spread.T)
+        parts, null_means = weight * np.square(energy_root @ v), np.diag(covariance)
+        energy += float(parts.sum())
+        expected += float(null_means.sum())
+        ratios = parts[null_means > 0.0] / null_means[null_means > 0.0]
+        max_direction = max(max_direction, float(ratios.max(initial=0.0)))
+        square += float(np.square(covariance).sum())
+        weight_variances = np.square(columns) @ variance
+        used = weight_variances > 0.0  # a column that the metric leaves out has neither weight nor noise
+        ratios = np.square(columns @ v)[used] / weight_variances[used]
+        max_weight = max(max_weight, float(ratios.max(initial=0.0)))
+    if square <= 0.0:
+        return 1.0
+    p_energy = float(chdtrc(expected**2 / square, energy * expected / square))
+    p_column = float(chdtrc(1.0, max_weight)) * len(columns) * len(output_weights)
+    p_direction = float(chdtrc(1.0, max_direction)) * len(energy_root) * len(output_weights)
+    return min(1.0, 3.0 * min(p_energy, p_column, p_direction))
+
+
+def column_penalties(weights: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Return the strength of a ridge penalty for each column that removes weights explained by noise alone.
+
+    Model: weights are normal around true weights with this covariance. A true weight is zero, or with probability
+    ``share`` normal with one variance for all columns (spike and slab). Share and variance are fitted by variational
+    inference, one coordinate at a time (Carbonetto & Stephens 2012); if all weights matter, all are kept. For a column
+    that is relevant with probability c, the strength is its own precision times (1 - c) / c: alone it would keep the
+    share c of its weight, and columns with correlated noise move along.
+
+    >>> noise = np.eye(40)
+    >>> strengths = column_penalties(np.append(np.full(4, 8.0), np.tile([1.0, -1.0], 18)), noise)
+    >>> bool(strengths[:4].max() < 0.01), bool(strengths[4:].min() > 10.0)
+    (True, True)
+    >>> bool(column_penalties(np.full(40, 8.0), noise).max() < 0.01)
+    True
+    """
+    d = len(weights)
+    noise, square = float(np.trace(covariance)), float(weights @ weights)
+    if d == 0 or square == 0.0 or not noise * _NOISE_FREE > square:
+        return np.zeros(d)
+    unit = math.sqrt(noise / d)
+    weights, precision = weights / unit, np.linalg.inv(covariance / unit**2 + _MIN_RELATIVE_VARIANCE * np.eye(d))
+    own = np.diag(precision).copy()
+    share, variance = 0.5, max(square / (noise / d) / d - 1.0, 0.1 * square / noise, 1e-9)
+    relevance = np.full(d, share)
+    means = share * weights
+    residual = precision @ (weights - means)
+    for _ in range(_MAX_SWEEPS):
+        spread = 1.0 / (own + 1.0 / variance)
+        prior_odds = math.log(share / (1.0 - share)) + 0.5 * np.log(spread / variance)
+        slab, largest_change = np.zeros(d), 0.0
+        for j in range(d):
+            slab[j] = spread[j] * (residual[j] + own[j] * means[j])
+            log_odds = prior_odds[j] + 0.5 * slab[j] ** 2 / spread[j]
+            relevance[j] = 1.0 / (1.0 + math.exp(-min(max(log_odds, -40.0), 40.0)))
+            change = relevance[j] * slab[j] - means[j]
+            residual -= change * precision[j]
+            means[j] += change
+            largest_change = max(largest_change, abs(change))
+        total = float(relevance.sum())
+        share = min(max((total + _PRIOR_RELEVANT) / (d + _PRIOR_RELEVANT), 1e-3), 1.0 - 1e-3)
+        variance = max(float(relevance @ (slab * slab + spread)) / max(total, 1e-9), 1e-9)
+        if largest_change < 1e-4 * math.sqrt(variance):
+            break
+    strengths: FloatArray = own * (1.0 - relevance) / relevance / unit**2
+    return strengths
+
+
 def shrinkage(
-    v: FloatArray,
+    result: FloatArray,
     metric: Metric,
-    noise: KnownNoise | None,
+    null: NullDistribution | None,
     recipe: Recipe,
     facts: Facts,
-    known: BestConstant | None,
-    asks_for_mean: bool,
+    best: BestConstant | None,
+    loss_targets_mean: bool,
 ) -> tuple[FloatArray, float]:
-    """Move of the weights that is left of a result without what only noise or the clip put there, and noise's verdict.
+    """Return the change of the weights that remains of a descent's result, and the shrinkage factor.
 
-    Columns whose weights noise (its variance is known in each direction) alone explains go first, the constant never.
-    What is left is shrunk as a whole, by what the columns show: a constant that drifts, as clipped slopes of unequal
-    classes or of a skewed target make it, is no signal and must not speak for them, nor its noise against them. Where
-    columns of no use would have shown as much, next to nothing is left, or nothing. A
-    descent that stopped early is shrunk by that much less: it did part of it already. At last
-    the constant is set by what is ``known`` of a regression's target; without it the constant is shrunk with all, and
-    stays where a penalty took every column.
-    Returned next to the move is the share that noise leaves of a descent with time for all.
+    1. The null test. If uninformative columns would produce a result this large too often, (nearly) nothing is kept.
+    2. Columns whose weights noise alone explains are penalised; the intercept is not.
+    3. The rest is multiplied by one factor, computed from the energy of the columns with the mean prediction held
+       fixed. A drift of the intercept, caused by clipped slopes of unequal classes or of a skewed target, is not
+       evidence for the columns, nor is the intercept's noise evidence against them. The factor is larger where early
+       stopping has already shrunk the result.
+    4. With ``best``, the constant of a regression, the mean prediction is set from the released mean and the descent
+       (:func:`_mean_shift`). Without it the intercept is shrunk with all other weights, and stays at its start where a
+       penalty removed every column.
+
+    The returned factor leaves out early stopping. Without ``null`` nothing is shrunk.
     """
-    matrix, outputs = metric.rows.matrix, v.reshape(len(v), -1)
+    matrix, outputs = metric.row_map.matrix, result.reshape(len(result), -1)
+    columns = matrix[: facts.n_features]
     if outputs.shape[1] > 1:
-        # what all classes have in common changes no prediction, so no step ever undoes its noise
+        # a change common to all classes affects no prediction, so the descent never corrects its noise: remove it
         outputs = outputs - outputs.mean(axis=1, keepdims=True)
-    parts: FloatArray = np.zeros(outputs.shape)
-    left: FloatArray = outputs
-    kept = 1.0
-    if noise is not None and _any_weights(matrix[: facts.n_features], v):
-        left = np.zeros(outputs.shape)
-        held = np.eye(len(v))
-        if facts.d > facts.n_features:  # with the constant of least energy, which leaves the mean prediction alone
-            constant = np.linalg.inv(matrix)[:, -1]
-            pull = metric.seen * constant
-            held -= np.outer(constant, pull / max(float(constant @ pull), 1e-12 * float(constant @ constant)))
-        energy = np.sqrt(np.maximum(metric.seen, 0.0))[:, None] * held
-        doubted = null_p_value(outputs, noise.alone, noise.weights, energy, matrix[: facts.n_features])
-        variances = noise.judged(doubted)
+    noise_energies: FloatArray = np.zeros(outputs.shape)
+    kept: FloatArray = outputs
+    factor = 1.0
+    if null is not None and _has_weights(columns, result):
+        kept = np.zeros(outputs.shape)
+        centred = np.eye(len(result))
+        if facts.d > facts.n_features:  # remove the intercept component; the projection holds the mean prediction fixed
+            intercept = np.linalg.inv(matrix)[:, -1]
+            weighted = metric.row_moments * intercept
+            centred -= np.outer(
+                intercept, weighted / max(float(intercept @ weighted), 1e-12 * float(intercept @ intercept))
+            )
+        energy_root = np.sqrt(np.maximum(metric.row_moments, 0.0))[:, None] * centred
+        p_value = null_p_value(outputs, null.test_variances, null.output_weights, energy_root, columns)
+        variances = null.variances_at(p_value)
         for k in range(outputs.shape[1]):
             deviation = np.sqrt(variances[:, k])
-            scaled = matrix[: facts.n_features] * deviation
-            pulls = column_pulls(matrix[: facts.n_features] @ outputs[:, k], scaled @ scaled.T)
-            stays = np.linalg.inv(np.eye(len(v)) + scaled.T @ (pulls[:, None] * scaled))
-            parts[:, k] = metric.seen * np.square(held @ (deviation[:, None] * stays)).sum(axis=1)
-            left[:, k] = deviation * (stays @ (outputs[:, k] / deviation))
-        kept = recipe.kept(parts * noise.weights, float(metric.seen @ np.square(held @ left) @ noise.weights))
-        if doubted > _UNLIKELY:
-            kept = min(kept, recipe.least_kept * (1.0 - doubted))
-    elif noise is not None and known is None:
-        left = np.zeros(outputs.shape)  # without columns the best constant is where the descent started
-    moved = matrix @ left
-    # the less is left, the less sure it is that anything was learnt at all
-    out = (1.0 if noise is None else min(1.0, kept / noise.learnt**kept)) * moved
-    if known is not None:
-        middle = metric.middle * facts.intercept_height
-        spread = 0.0 if noise is None else float(np.square(middle @ matrix) @ noise.variances[:, 0])
-        by_columns = float(middle[:-1] @ out[:-1, 0])
-        shift = _mean_shift(float(middle @ moved[:, 0]), spread, by_columns, known, asks_for_mean)
+            scaled = columns * deviation
+            strengths = column_penalties(columns @ outputs[:, k], scaled @ scaled.T)
+            ridge = np.linalg.inv(np.eye(len(result)) + scaled.T @ (strengths[:, None] * scaled))
+            noise_energies[:, k] = metric.row_moments * np.square(centred @ (deviation[:, None] * ridge)).sum(axis=1)
+            kept[:, k] = deviation * (ridge @ (outputs[:, k] / deviation))
+        energy = float(metric.row_moments @ np.square(centred @ kept) @ null.output_weights)
+        factor = recipe.shrinkage_factor(noise_energies * null.output_weights, energy)
+        if p_value > _NULL_LEVEL:
+            factor = min(factor, recipe.min_shrinkage * (1.0 - p_value))
+    elif null is not None and best is None:
+        kept = np.zeros(outputs.shape)  # without columns the best constant is where the descent started
+    move = matrix @ kept
+    # undo the shrinkage of early stopping, less so where little is kept: then it is uncertain that anything was learnt
+    out = (1.0 if null is None else min(1.0, factor / null.learnt**factor)) * move
+    if best is not None:
+        mean_row = metric.mean_row * facts.intercept_height
+        variance = 0.0 if null is None else float(np.square(mean_row @ matrix) @ null.variances[:, 0])
+        by_columns = float(mean_row[:-1] @ out[:-1, 0])
+        shift = _mean_shift(float(mean_row @ move[:, 0]), variance, by_columns, best, loss_targets_mean)
         out[-1] = (shift - by_columns) / facts.intercept_height
-    return out.reshape(v.shape), kept
+    return out.reshape(result.shape), factor
 
 
-def _any_weights(columns: FloatArray, v: FloatArray) -> bool:
-    """Whether any column has one but for rounding: that a penalty took them all is no verdict of noise."""
-    return bool(np.any(np.abs(columns @ v) > 1e-12 * (np.abs(columns) @ np.abs(v))))
+def _has_weights(columns: FloatArray, result: FloatArray) -> bool:
+    """Whether any column has a weight beyond rounding; a penalty that removed them all is no evidence of noise."""
+    return bool(np.any(np.abs(columns @ result) > 1e-12 * (np.abs(columns) @ np.abs(result))))
 
 
-def _mean_shift(found: float, variance: float, by_columns: float, known: BestConstant, asks_for_mean: bool) -> float:
-    """Return how far the mean prediction moves from the released mean, given how far a descent took it.
+def _mean_shift(
+    descent_shift: float, variance: float, by_columns: float, best: BestConstant, loss_targets_mean: bool
+) -> float:
+    """Return the shift of the mean prediction from the released mean, given the shift of the descent.
 
-    The true mean lies about as far from the released one as that one's noise, and the mean row, in which long rows
-    count less, is known roughly; the descent has the noise of this variance, and goes astray by a share of the
-    deviation where the target is skewed. Each counts by its precision, and the first bound what the others may do.
-    A loss that does not ask for the mean is right to go there: what would be astray is then what is to be found.
+    The prior variance of the true shift is that of the released mean's noise plus the error of the columns'
+    contribution, since the mean row is known only roughly (long rows count less in it). The descent's shift has the
+    noise ``variance`` and, for a skewed target, a clipping bias that is a share of the mean deviation. It is weighted
+    by its precision, and the prior limits how far it can move the mean. A loss that does not target the mean (Huber)
+    should follow the clipped residuals: for it the bias counts as signal and there is no limit.
     """
-    rough = _ROUGHLY * abs(by_columns)
-    likely = known.noise**2 + rough**2
-    skewed = (_SKEWED * known.slope) ** 2
-    if not asks_for_mean:
-        return found * (likely + skewed) / (likely + skewed + variance)
-    trusted = likely / (likely + variance + skewed)
-    room = known.noise * (1.0 + trusted) + rough
-    return min(max(trusted * found, -room), room)
+    row_error = _MEAN_ROW_ERROR * abs(by_columns)
+    prior = best.noise**2 + row_error**2
+    bias = (_CLIPPING_BIAS * best.slope) ** 2
+    if not loss_targets_mean:
+        return descent_shift * (prior + bias) / (prior + bias + variance)
+    weight = prior / (prior + variance + bias)
+    limit = best.noise * (1.0 + weight) + row_error
+    return min(max(weight * descent_shift, -limit), limit)

@@ -1,4 +1,4 @@
-"""Sparse pursuit: finds what matters, keeps its plan, stays in its box, and refuses what it does not take."""
+"""Sparse pursuit: selected columns, releases, the box on weights, and refusals."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers import SparsePursuit
-from dperm.solvers.central.auto.pursuit import _shrunk
+from dperm.solvers.central.auto.pursuit import _shrink
 from dperm.testing.data import Layout
 
 LOSSES = [Logistic(), Squared(residual_clip=1.0), Huber(0.5), SmoothedHinge(0.5)]
 
 
 def problem(loss, n=400, n_features=30, intercept=1.0, seed=0, clip=1.0, mean=0.0):
-    """Two of the columns matter."""
+    """Return data in which two columns are relevant."""
     rng = np.random.default_rng(seed)
     layout = Layout(n=n, n_features=n_features, intercept=intercept, clip=clip)
     X = clip * rng.choice([-1.0, 1.0], (n, n_features))
@@ -56,7 +56,7 @@ def objective_of(data, loss, penalty=None):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("intercept", [0.0, 1.0])
-def test_it_finds_the_columns_that_matter(loss, intercept):
+def test_it_selects_the_relevant_columns(loss, intercept):
     data = problem(loss, intercept=intercept)
     weights, _ = run(SparsePursuit(n_steps=12), objective_of(data, loss), data, Budget(100.0, 1e-6))
     features = weights[:30]
@@ -67,7 +67,7 @@ def test_it_finds_the_columns_that_matter(loss, intercept):
 
 
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=lambda loss: loss.name)
-def test_what_is_released_does_not_depend_on_the_data(loss):
+def test_the_list_of_releases_does_not_depend_on_the_data(loss):
     lists = []
     for seed in range(3):
         data = problem(loss, n=100, seed=seed)
@@ -80,7 +80,7 @@ def test_what_is_released_does_not_depend_on_the_data(loss):
 
 
 def test_the_clip_follows_the_released_deviation():
-    """Targets that hardly vary get a small clip, within the public bound whatever is asked for."""
+    """Targets with little variation get a small clip; a large requested clip is limited by the public bound."""
     loss = Squared(residual_clip=1.0)
     data = problem(loss)
     quiet = replace(data, target=0.01 * data.target)
@@ -94,7 +94,7 @@ def test_the_clip_follows_the_released_deviation():
 
 @pytest.mark.parametrize("clip", [0.05, 1.0, 500.0])
 def test_the_intercept_starts_at_the_best_constant_for_any_scale(clip):
-    """Columns with large values have a small box of their own, which must not cut the intercept."""
+    """Columns with large values have a small box, which must not limit the intercept."""
     loss = Logistic()
     data = problem(loss, n=3000, clip=clip, mean=1.5)
     weights, _ = run(SparsePursuit(n_steps=1), objective_of(data, loss, L1(1e6)), data, Budget(1e3, 1e-6))
@@ -112,23 +112,23 @@ def test_weights_stay_in_their_box(clip):
     assert abs(weights[-1]) * data.facts.intercept_height <= 0.1 * (1.0 + 1e-12)
 
 
-def test_gradients_that_may_be_noise_move_little():
-    large = 1e9  # than any noise
-    assert _shrunk(0.0, 1.0, large) == 0.0
-    assert _shrunk(0.9, 1.0, large) == 0.0
-    assert _shrunk(-1.0, 1.0, large) == 0.0
-    assert _shrunk(2.0, 1.0, large) == pytest.approx(1.5)
-    assert _shrunk(-2.0, 1.0, large) == pytest.approx(-1.5)
-    assert _shrunk(2.0, 0.0, large) == 2.0
-    assert _shrunk(5e-324, 1.0, large) == 0.0
-    assert _shrunk(2.0, 1.0, 1.0) == pytest.approx(0.75)
-    assert abs(_shrunk(300.0, 100.0, 1.0)) < 0.03
+def test_gradients_below_their_noise_are_shrunk_to_zero():
+    large = 1e9  # much larger than the noise
+    assert _shrink(0.0, 1.0, large) == 0.0
+    assert _shrink(0.9, 1.0, large) == 0.0
+    assert _shrink(-1.0, 1.0, large) == 0.0
+    assert _shrink(2.0, 1.0, large) == pytest.approx(1.5)
+    assert _shrink(-2.0, 1.0, large) == pytest.approx(-1.5)
+    assert _shrink(2.0, 0.0, large) == 2.0
+    assert _shrink(5e-324, 1.0, large) == 0.0
+    assert _shrink(2.0, 1.0, 1.0) == pytest.approx(0.75)
+    assert abs(_shrink(300.0, 100.0, 1.0)) < 0.03
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize(("n", "n_features", "intercept"), [(1, 1, 0.0), (1, 1, 1.0), (2, 3, 1.0)])
 @pytest.mark.parametrize("neighbours", list(Neighbours), ids=str)
-def test_hardly_any_data(loss, n, n_features, intercept, neighbours):
+def test_few_rows_give_finite_weights(loss, n, n_features, intercept, neighbours):
     data = problem(loss, n, n_features, intercept)
     for budget in (Budget(0.01, 1e-6), Budget(20.0, 1e-6)):
         weights, _ = run(SparsePursuit(n_steps=2), objective_of(data, loss, L2(0.1)), data, budget, 0, neighbours)
@@ -143,12 +143,12 @@ def test_hardly_any_data(loss, n, n_features, intercept, neighbours):
     + [({"selection_share": v}, "selection_share must be") for v in (0.0, 1.0, math.nan)]
     + [({"target_share": 0.6, "deviation_share": 0.5}, "less than a tenth")],
 )
-def test_bad_options(options, words):
+def test_invalid_options_are_refused(options, words):
     with pytest.raises(InvalidInput, match=words):
         SparsePursuit(**options)
 
 
-def test_what_it_does_not_take_is_refused_in_the_plan():
+def test_unsupported_problems_are_refused_in_the_plan():
     facts = Facts(n=10, n_features=2, d=2)
     with pytest.raises(Unsupported, match="no constraint"):
         SparsePursuit().plan(Objective(Logistic(), NoPenalty(), constraint=L1Ball(1.0)), facts)
@@ -157,9 +157,9 @@ def test_what_it_does_not_take_is_refused_in_the_plan():
 
 
 @pytest.mark.parametrize("labels", [False, True])
-def test_where_no_column_can_be_told_from_noise_predictions_hardly_vary(labels):
-    for matter, size in ((False, 0.0), (True, 1.5)):
-        constant, said = 0, 0
+def test_without_a_significant_column_predictions_are_constant_and_the_fit_warns(labels):
+    for relevant, size in ((False, 0.0), (True, 1.5)):
+        constant, warned = 0, 0
         for seed in range(5):
             rng = np.random.default_rng([seed, 41])
             X = rng.normal(size=(1000, 300))
@@ -173,17 +173,17 @@ def test_where_no_column_can_be_told_from_noise_predictions_hardly_vary(labels):
             model.set_params(insecure_seed=seed, neighbours="zero-out").fit(X, y)
             assert model.privacy_report_.public["solver"] == "pursuit"
             constant += np.abs(model.coef_).max() < (1e-12 if labels else 0.15)
-            said += any("told from noise" in text for text in model.privacy_report_.public["warnings"])
-        assert constant == said
-        assert said >= 4 if not matter else said == 0
+            warned += any("distinguished from noise" in text for text in model.privacy_report_.public["warnings"])
+        assert constant == warned
+        assert warned >= 4 if not relevant else warned == 0
 
 
-def test_a_constant_that_moves_is_no_column():
-    """Clipped slopes of a skewed target move the constant clearly; columns that say nothing are noted all the same."""
+def test_a_significant_move_of_the_intercept_is_not_evidence_for_columns():
+    """Clipped slopes of a skewed target move the intercept; the fit still warns about uninformative columns."""
     for seed in range(3):
         rng = np.random.default_rng([seed, 43])
         X, y = rng.uniform(-1.0, 1.0, (1000, 1500)), np.minimum(rng.exponential(size=1000), 20.0)
         bounds = Bounds(features=(-1.0, 1.0), target=(0.0, 20.0))
         model = DPLasso(4.0, solver="pursuit", bounds=bounds, neighbours="zero-out", insecure_seed=seed).fit(X, y)
         assert np.abs(model.coef_).max() < 0.15
-        assert any("told from noise" in text for text in model.privacy_report_.public["warnings"])
+        assert any("distinguished from noise" in text for text in model.privacy_report_.public["warnings"])

@@ -1,4 +1,4 @@
-"""The automatic rule chooses from public facts alone, and every estimator works with it."""
+"""The automatic rule: it chooses from public facts alone, and every estimator works with it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dperm.objective import (
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.solvers import Automatic, GradientDescent, SparsePursuit, WhitenedDescent
-from dperm.solvers.central.auto.recipes import noise_dominance, recipe_for
+from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.testing.data import Layout, design_data
 
 RULE = Automatic()
@@ -56,18 +56,18 @@ def chosen(loss, penalty, n, n_features, epsilon=1.0, neighbours=Neighbours.REPL
 # ------------------------------------------------------------------------------------------------ the choice
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("penalty", [NoPenalty(), L2(0.1), L1(0.1), ElasticNet(0.1, 0.5)], ids=lambda p: p.name)
-def test_few_columns_are_whitened(loss, penalty):
+def test_few_columns_use_whitened_descent(loss, penalty):
     assert isinstance(chosen(loss, penalty, 50_000, 20), WhitenedDescent)
 
 
 @pytest.mark.parametrize("loss", [LOSSES[0], *LOSSES[2:]], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("penalty", [L1(0.1), ElasticNet(0.1, 0.5)], ids=lambda p: p.name)
 @pytest.mark.parametrize("n_features", [1000, 20_000])
-def test_many_columns_with_an_l1_penalty_are_pursued(loss, penalty, n_features):
+def test_many_columns_with_an_l1_penalty_use_pursuit(loss, penalty, n_features):
     assert isinstance(chosen(loss, penalty, 1000, n_features), SparsePursuit)
 
 
-def test_what_neither_takes_goes_to_gradient_descent():
+def test_all_other_problems_use_gradient_descent():
     assert isinstance(chosen(Multinomial(3), L1(0.1), 1000, 5000), GradientDescent)
     assert isinstance(chosen(Logistic(), BoxPenalty(-1.0, 1.0), 1000, 5), GradientDescent)
     assert isinstance(chosen(Logistic(), L2(0.1), 10**9, 5000), GradientDescent)
@@ -79,7 +79,7 @@ def test_what_neither_takes_goes_to_gradient_descent():
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("penalty", [NoPenalty(), L1(0.1), L2(1e-4)], ids=lambda p: p.name)
 def test_every_choice_can_be_planned(loss, penalty):
-    """From one record to many, one column to many, no budget to a huge one: shares are sound and counts bounded."""
+    """For all sizes and budgets the shares sum to one and the number of releases is bounded."""
     for n in (1, 2, 100, 10**4, 10**7):
         for n_features in (1, 30, 1499, 3000):
             for epsilon in (1e-3, 0.1, 1.0, 100.0):
@@ -90,8 +90,8 @@ def test_every_choice_can_be_planned(loss, penalty):
                     assert sum(release.count for release in plan.releases) <= 132
 
 
-def test_the_same_for_any_data():
-    """Two data sets with equal facts cannot be told apart, and nothing but facts and budget comes in."""
+def test_the_choice_does_not_depend_on_the_data():
+    """Two data sets with equal facts give the same choice."""
     layout = Layout(n=30, n_features=3)
     rng = np.random.default_rng(0)
     one = design_data(layout, rng.normal(size=(30, 3)), rng.integers(0, 2, 30))
@@ -104,41 +104,29 @@ def test_the_same_for_any_data():
         assert len(choices) == 1
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_dominance_of_noise_falls_with_more_data_and_more_budget(loss):
-    def at(n, mu, neighbours=Neighbours.ZERO_OUT):
-        return noise_dominance(loss, facts_of(n, 10), mu, neighbours)
-
-    for line in ([at(n, 0.1) for n in (10, 100, 1000, 10**6)], [at(1000, mu) for mu in (0.001, 0.1, 1.0, 10.0)]):
-        assert all(1.0 >= a > b >= 0.0 for a, b in itertools.pairwise(line))
-    assert at(1000, 0.1, Neighbours.REPLACE_ONE) > at(1000, 0.1)
-    assert at(1, 1e-4) > 0.99
-    assert at(10**9, 1.0) < 0.01
-
-
-def test_more_noise_means_more_caution():
-    loud, quiet = chosen(Logistic(), L2(0.1), 200, 20, 0.1), chosen(Logistic(), L2(0.1), 10**6, 20, 1.0)
-    assert loud.dominance > 0.9 > 0.1 > quiet.dominance
-    assert loud.moment_share < quiet.moment_share
+def test_choices_are_more_cautious_with_more_noise():
+    noisy, quiet = chosen(Logistic(), L2(0.1), 200, 20, 0.1), chosen(Logistic(), L2(0.1), 10**6, 20, 1.0)
+    assert noisy.noise_fraction > 0.9 > 0.1 > quiet.noise_fraction
+    assert noisy.moment_share < quiet.moment_share
     recipe = recipe_for(Logistic())
-    assert recipe.clip(loud.dominance) < recipe.clip(quiet.dominance)
-    assert recipe.decay(1.0, 10).tolist() == [1.0] * 10
-    assert (np.diff(recipe.decay(0.0, 10)) < 0.0).all()
+    assert recipe.clip(noisy.noise_fraction) < recipe.clip(quiet.noise_fraction)
+    assert recipe.step_decay(1.0, 10).tolist() == [1.0] * 10
+    assert (np.diff(recipe.step_decay(0.0, 10)) < 0.0).all()
 
 
-def test_the_constant_gets_a_share_that_balances_its_noise_with_that_of_the_columns():
-    """Plenty of rows: the share hangs on the number of coordinates alone, and ends at what a recipe allows."""
+def test_the_target_share_balances_the_noise_of_intercept_and_columns():
+    """With many rows the share depends on the number of coordinates alone, within the limits of the recipe."""
     many = 10**6
     for loss in (Logistic(), Squared()):
         shares = [chosen(loss, L2(0.1), many, p, 1.0).target_share for p in (2, 9, 99, 1400)]
         assert shares[0] == recipe_for(loss).target_shares[1]
         assert shares[1] == pytest.approx(2.0 / 12.0)
         assert shares[2:] == [max(recipe_for(loss).target_shares[0], 2.0 / (2.0 + d)) for d in (100, 1401)]
-    # hardly any rows: most of the budget, as columns cannot be told from noise
+    # very few rows: most of the budget, because no column can be distinguished from noise
     tiny = [chosen(Squared(), L2(0.1), n, 50, 0.1).target_share for n in (2000, 1000, 20)]
     assert tiny == sorted(tiny)
     assert tiny[0] == 0.3 < tiny[1] < 0.7 == tiny[2]
-    # the length of rows is known well enough from little, and does not grow with the balance
+    # a small share is enough for the row length, and it does not grow with the balanced share
     lengths = [chosen(loss, L2(0.1), many, 9, 1.0).length_share for loss in (Logistic(), Squared())]
     assert lengths == pytest.approx([0.01, 0.0125])
     several = chosen(Multinomial(8), L2(0.1), many, 19, 1.0)
@@ -146,7 +134,7 @@ def test_the_constant_gets_a_share_that_balances_its_noise_with_that_of_the_colu
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-def test_shares_leave_a_tenth_for_the_gradients_whatever_the_number_of_rows(loss):
+def test_shares_leave_a_tenth_for_the_gradients_for_any_number_of_rows(loss):
     rows = (1, 10, 30, 100, 150, 200, 250, 300, 400, 500, 1000, 10**4)
     for n, p, intercept, epsilon in itertools.product(
         rows, (1, 2, 5), (False, True), (0.001, 0.07, 0.1, 0.3, 4.0, 60.0)
@@ -156,8 +144,8 @@ def test_shares_leave_a_tenth_for_the_gradients_whatever_the_number_of_rows(loss
         assert rule.target_share + rule.deviation_share + rule.length_share + rule.moment_share < 0.89
 
 
-def test_pursuit_pays_for_the_constant_too():
-    """With many columns as with few rows: the balanced share would be next to nothing."""
+def test_pursuit_gives_the_target_mean_a_minimum_share():
+    """With many columns the balanced share would be almost zero."""
     shares = [chosen(loss, L1(0.1), 5000, 5000, 4.0).target_share for loss in (Logistic(), Squared())]
     assert shares == [0.08, 0.08]
 
@@ -190,7 +178,7 @@ WITH_TARGET = Bounds(centre=0.0, scale=1.0, clip=3.0, target=(-8.0, 8.0))
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("make", [DPLogisticRegression, DPLinearSVC], ids=lambda c: c.__name__)
 @pytest.mark.parametrize("penalty", ["none", "l1", "l2", "elastic-net"])
-def test_two_classes(make, penalty, fit_intercept):
+def test_estimators_with_two_classes(make, penalty, fit_intercept):
     X, z = table()
     model = make(epsilon=2.0, bounds=BOUNDS, penalty=penalty, fit_intercept=fit_intercept, insecure_seed=0)
     assert model.fit(X, z > 0.0).score(X, z > 0.0) > 0.9
@@ -200,7 +188,7 @@ def test_two_classes(make, penalty, fit_intercept):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("neighbours", ["replace-one", "zero-out"])
-def test_three_classes(fit_intercept, neighbours):
+def test_estimators_with_three_classes(fit_intercept, neighbours):
     X, z = table()
     y = np.digitize(z, [-1.0, 1.0])
     model = DPLogisticRegression(
@@ -215,14 +203,14 @@ def test_three_classes(fit_intercept, neighbours):
 @pytest.mark.parametrize(
     "make", [DPLinearRegression, DPRidge, DPLasso, DPElasticNet, DPHuberRegressor], ids=lambda c: c.__name__
 )
-def test_numbers(make, fit_intercept):
+def test_regression_estimators(make, fit_intercept):
     X, z = table()
     model = make(epsilon=2.0, bounds=WITH_TARGET, fit_intercept=fit_intercept, insecure_seed=0)
     assert model.fit(X, z).score(X, z) > 0.85
 
 
 @pytest.mark.parametrize("make", [DPLogisticRegression, DPLinearSVC, DPRidge, DPLasso], ids=lambda c: c.__name__)
-def test_bounds_that_are_bought(make):
+def test_estimators_with_bought_bounds(make):
     X, z = table()
     y = z > 0.0 if make in (DPLogisticRegression, DPLinearSVC) else z
     assert make(epsilon=4.0, insecure_seed=0).fit(X, y).score(X, y) > 0.6
@@ -230,7 +218,7 @@ def test_bounds_that_are_bought(make):
 
 @pytest.mark.parametrize("make", [DPLogisticRegression, DPRidge, DPLasso, DPLinearSVC], ids=lambda c: c.__name__)
 @pytest.mark.parametrize(("n", "n_features"), [(2, 1), (3, 40)])
-def test_hardly_any_data(make, n, n_features):
+def test_few_rows_give_finite_predictions(make, n, n_features):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(n, n_features)), np.arange(n) % 2
     bounds = Bounds(features=(-1, 1), target=(0, 1) if make in (DPRidge, DPLasso) else None)
@@ -240,8 +228,8 @@ def test_hardly_any_data(make, n, n_features):
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_labels_that_are_pure_noise():
-    """At a small budget: no better or worse than chance, and a model that does not pretend to know."""
+def test_labels_of_pure_noise_give_small_weights():
+    """At a small budget accuracy is that of guessing, and weights are small."""
     accuracies, sizes = [], []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -252,5 +240,5 @@ def test_labels_that_are_pure_noise():
         sizes.append(np.linalg.norm(model.coef_))
     error = np.std(accuracies, ddof=1) / np.sqrt(20)
     assert abs(np.mean(accuracies) - 0.5) <= 3.0 * error
-    # predictions of a typical person stay near one half
+    # predicted probabilities of a typical person stay near one half
     assert np.median(sizes) < 0.3
