@@ -50,6 +50,8 @@ _NOISE = {
     "selection": "Gumbel, on a choice",
     "poisson-gaussian": "Gaussian, on a random sample",
     "objective": "Gaussian, in the objective",
+    "one-bit": "randomized bit",
+    "few-levels": "randomized level",
 }
 
 

@@ -101,10 +101,10 @@ class Guarantee:
                 f"Epsilon {self.epsilon:.4g}: in practice no protection. When one person's record is replaced by "
                 f"{other}, the probability of any {self.view} may change by a factor of e to the power of epsilon."
             )
+        added = f", plus at most {self.delta:.2g} (delta)" if self.delta else ""
         return (
             f"When one person's record is replaced by {other}, the probability of any {self.view} changes by a factor "
-            f"of at most {math.exp(self.epsilon):.4g} (epsilon {self.epsilon:.4g}), plus at most {self.delta:.2g} "
-            "(delta)."
+            f"of at most {math.exp(self.epsilon):.4g} (epsilon {self.epsilon:.4g}){added}."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The hash chain: every row names the digest of the row before it, so an edit or a rollback shows.
+"""The hash chain: every row names the digest of the row before it, so edits and rollbacks are detected.
 
 A row is a number, the previous digest, a canonical JSON payload and SHA-256 of the three. The chain has no
 secret: someone who may write the file can forge a whole new chain, but not one that contains a head printed

@@ -117,7 +117,7 @@ class Ledger:
     @property
     def address(self) -> str:
         """Where the ledger is kept, without a password."""
-        return self._journal.storage.shown
+        return self._journal.storage.label
 
     @staticmethod
     def default_path() -> Path:

@@ -36,7 +36,7 @@ class PostgresStorage(Storage):
 
     def __init__(self, url: str) -> None:
         self.address = url
-        self.shown, self._secrets = _without_secrets(url)
+        self.label, self._secrets = _without_secrets(url)
         self._options: dict[str, Any] = {"application_name": "dperm ledger"}
         if "connect_timeout" not in dict(parse_qsl(urlsplit(url).query)):
             self._options["connect_timeout"] = _CONNECT_SECONDS
@@ -47,7 +47,7 @@ class PostgresStorage(Storage):
             if found is not None and found[0] is not None:
                 return
             if not create:
-                raise LedgerUnreadable(f"there is no ledger in {self.shown}: check the address.")
+                raise LedgerUnreadable(f"there is no ledger in {self.label}: check the address.")
             connection.execute(_CREATE)
             connection.execute(_INSERT, (first.seq, first.previous, first.payload, first.digest))
 
@@ -89,7 +89,7 @@ class PostgresStorage(Storage):
                         return attempt(connection)
             except _Conflict:
                 time.sleep(random.uniform(0.0, 0.01 * 2 ** min(number, 5)))
-        raise LedgerError(f"{self.shown} was too busy for {_ATTEMPTS} attempts: nothing was written, try again.")
+        raise LedgerError(f"{self.label} was too busy for {_ATTEMPTS} attempts: nothing was written, try again.")
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
@@ -98,7 +98,7 @@ class PostgresStorage(Storage):
             connection = driver.connect(str(self.address), autocommit=True, **self._options)
         except driver.Error as error:
             raise LedgerUnreadable(
-                f"the ledger server {self.shown} cannot be reached ({self._reason(error)}): check the address."
+                f"the ledger server {self.label} cannot be reached ({self._reason(error)}): check the address."
             ) from None
         try:
             with contextlib.closing(connection):
@@ -112,19 +112,19 @@ class PostgresStorage(Storage):
             raise _Conflict("another writer came first: nothing was written, try again.") from None
         except driver.errors.LockNotAvailable:
             raise LedgerError(
-                f"{self.shown} was busy for {_LOCK_SECONDS} seconds: nothing was written, try again."
+                f"{self.label} was busy for {_LOCK_SECONDS} seconds: nothing was written, try again."
             ) from None
         except (driver.errors.UndefinedTable, driver.errors.UndefinedColumn):
-            raise LedgerUnreadable(f"{self.shown} holds no ledger: check the address.") from None
+            raise LedgerUnreadable(f"{self.label} holds no ledger: check the address.") from None
         except driver.errors.InsufficientPrivilege as error:
             raise LedgerUnreadable(
-                f"{self.shown} gives this user no access to the table dperm_ledger ({self._reason(error)}): "
+                f"{self.label} gives this user no access to the table dperm_ledger ({self._reason(error)}): "
                 "ask for SELECT and INSERT."
             ) from None
         except driver.Error as error:
             # a connection lost during COMMIT may have committed: then the reservation counts, the safe side
             raise LedgerError(
-                f"{self.shown} failed ({self._reason(error)}): nothing was released, try again."
+                f"{self.label} failed ({self._reason(error)}): nothing was released, try again."
             ) from None
 
     def _reason(self, error: Exception) -> str:

@@ -43,30 +43,30 @@ class SqliteStorage(Storage):
         # the real path, so that a changed working folder or a link does not create a second ledger
         self._path = Path(os.path.realpath(Path(path).expanduser()))
         self.address = str(self._path)
-        self.shown = str(self._path)
+        self.label = str(self._path)
 
     def open(self, first: Row, *, create: bool) -> None:
         try:
             if not self._path.exists():
                 if not create:
-                    raise LedgerUnreadable(f"there is no ledger at {self.shown}: check the path.")
+                    raise LedgerUnreadable(f"there is no ledger at {self.label}: check the path.")
                 self._create(first)
             if self._path.is_dir():
-                raise LedgerUnreadable(f"{self.shown} is a folder: give the path of the ledger's file.")
+                raise LedgerUnreadable(f"{self.label} is a folder: give the path of the ledger's file.")
             if self._path.stat().st_size == 0:
                 raise LedgerUnreadable(
-                    f"{self.shown} is empty, so it is not a ledger: restore it from a backup, "
+                    f"{self.label} is empty, so it is not a ledger: restore it from a backup, "
                     "or delete it to start a new one."
                 )
         except OSError as error:
             raise LedgerUnreadable(
-                f"the ledger {self.shown} cannot be opened ({error.strerror}): check the path and its permissions."
+                f"the ledger {self.label} cannot be opened ({error.strerror}): check the path and its permissions."
             ) from None
 
     def _create(self, first: Row) -> None:
         if Path(f"{self._path}-journal").exists():
             raise LedgerUnreadable(
-                f"{self.shown} is missing but its journal is still there: restore the ledger from a backup, "
+                f"{self.label} is missing but its journal is still there: restore the ledger from a backup, "
                 "or delete the journal to start a new one."
             )
         with create_exclusively(self._path) as draft, self._transaction("BEGIN IMMEDIATE", draft) as connection:
@@ -103,20 +103,20 @@ class SqliteStorage(Storage):
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_BUSY:
             return LedgerError(
-                f"the ledger {self.shown} was busy for {_BUSY_SECONDS:g} seconds: nothing was written, try again."
+                f"the ledger {self.label} was busy for {_BUSY_SECONDS:g} seconds: nothing was written, try again."
             )
         if code == sqlite3.SQLITE_READONLY:
-            return LedgerError(f"the ledger {self.shown} is read-only: nothing was written, make it writable.")
+            return LedgerError(f"the ledger {self.label} is read-only: nothing was written, make it writable.")
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             return LedgerError(
-                f"the ledger {self.shown} could not be written ({error}): nothing was written, "
+                f"the ledger {self.label} could not be written ({error}): nothing was written, "
                 "check the disk and its free space."
             )
         if code == sqlite3.SQLITE_CANTOPEN:
-            return LedgerUnreadable(f"the ledger {self.shown} cannot be opened: check the path and its permissions.")
+            return LedgerUnreadable(f"the ledger {self.label} cannot be opened: check the path and its permissions.")
         if code == sqlite3.SQLITE_CORRUPT:
-            return LedgerUnreadable(f"the ledger {self.shown} is damaged ({error}): restore it from a backup.")
-        return LedgerUnreadable(f"{self.shown} is not a ledger ({error}): check the path.")
+            return LedgerUnreadable(f"the ledger {self.label} is damaged ({error}): restore it from a backup.")
+        return LedgerUnreadable(f"{self.label} is not a ledger ({error}): check the path.")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -28,7 +28,7 @@ class Storage(ABC):
 
     address: str | None
     """The address that reopens this storage; None if it cannot be reopened."""
-    shown: str
+    label: str
     """How messages name this storage, without a password."""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class MemoryStorage(Storage):
     """Rows in a list. A forked child is refused: it would hold a copy that its parent never sees."""
 
     address = None
-    shown = "the ledger in memory"
+    label = "the ledger in memory"
 
     def __init__(self) -> None:
         self._rows: list[Row] = []

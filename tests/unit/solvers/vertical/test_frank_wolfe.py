@@ -196,7 +196,7 @@ def test_near_ties_are_settled_by_the_digits_that_travelled():
     for order in ((digits, more), (more, digits)):
         finalists = [Finalist(0, 1.0, words) for words in order]
         assert order[joint_winner(finalists, 1.0, source)] is more
-    with pytest.raises(InvalidInput, match="another form"):
+    with pytest.raises(InvalidInput, match="expected form"):
         joint_winner([Finalist(0, 1.0, np.zeros(3, np.uint64))], 1.0, source)
 
 
