@@ -148,10 +148,11 @@ class PreparedFit:
             # Scales that are declared follow the data, and bought ranges do so up to a factor of 2, else a note says
             # so; a declared range need not.
             declared = self.request.bounds.features is not None
-            if declared and forecast.min_column_deviation is not None and forecast.min_column_deviation > _NARROW:
+            narrow = forecast.min_column_deviation
+            if declared and narrow is not None and narrow > _NARROW:
                 out.append(
-                    f"{_thin_columns(forecast.min_column_deviation)} lose half of their weight or more: declare narrower ranges, "
-                    "or Bounds(centre=, scale=, clip=)"
+                    f"{_narrow_columns(narrow)} lose half of their weight or more: declare narrower ranges, or "
+                    "Bounds(centre=, scale=, clip=)"
                 )
             out += forecast.warnings
         return tuple(out)
@@ -283,10 +284,10 @@ def _own_part(request: FitRequest, budget: Budget, n_features: int) -> Budget:
     return Budget(max(epsilon, _LEAST_EPSILON), budget.delta)
 
 
-def _thin_columns(least_seen: float) -> str:
-    if least_seen >= 0.5:  # no column's standard deviation is above half of its range
+def _narrow_columns(min_deviation: float) -> str:
+    if min_deviation >= 0.5:  # no column's standard deviation is above half of its range
         return "all columns, however spread over their declared ranges,"
-    return f"columns whose standard deviation is below about {least_seen:.1%} of their declared range"
+    return f"columns whose standard deviation is below about {min_deviation:.1%} of their declared range"
 
 
 def _doubtful_ranges(prepared: PreparedFit) -> list[str]:
