@@ -15,9 +15,8 @@ from scipy import stats
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
 from dperm.errors import InvalidBounds, InvalidInput, TooFewPeople
-from dperm.estimators.central.base import BOUNDS_PUBLIC
+from dperm.estimators.central.base import BOUNDS_PUBLIC, check_ledger
 from dperm.estimators.central.data_checks import TrainingData
-from dperm.estimators.ledger_sharing import check_ledger
 from dperm.estimators.local.fit_rounds import LocalRounds
 from dperm.estimators.local.report import (
     charge_simulation,

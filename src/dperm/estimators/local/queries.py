@@ -17,7 +17,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
-from dperm.estimators.ledger_sharing import LedgerSharing, check_ledger
+from dperm.estimators.central.base import check_ledger
+from dperm.estimators.ledger_sharing import LedgerSharing
 from dperm.estimators.local.report import (
     charge_simulation,
     charge_task,
