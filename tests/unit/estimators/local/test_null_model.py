@@ -143,7 +143,7 @@ def test_typical_weights_of_the_squared_loss_stay_within_the_target():
 
 
 def test_flat_objectives_of_descents_pass_the_threshold_no_more_often():
-    """Curvatures of 0.8 of their guess, nothing to find: early rounds' noise lives longer, which the threshold knows."""
+    """Without a signal, at 0.8 of the guessed curvatures: the threshold allows for noise that lasts longer."""
     rng, runs, rounds = np.random.default_rng(4), 3000, 40
     descent = LocalDescent("squared", 1.0, (1.0, 1.0), 1e6, (1.0, 1.0), rounds)
     weights, total = np.zeros((2, runs, 2))
