@@ -24,25 +24,25 @@ __all__ = ["EVERYONE", "centralised", "local_only"]
 #: the one holder of a centralised run
 EVERYONE = "everyone"
 
-Task = TypeVar("Task", bound=VerticalTask)
+TaskKind = TypeVar("TaskKind", bound=VerticalTask)
 Designs = Mapping[str, DesignMatrix]
 
 
-def local_only(task: Task, designs: Designs, party: str) -> tuple[Task, dict[str, DesignMatrix]]:
+def local_only(task: TaskKind, designs: Designs, party: str) -> tuple[TaskKind, dict[str, DesignMatrix]]:
     """Return the task and the design of one party that trains on its own columns and the label only."""
     if party not in designs:
         raise InvalidInput(f"{party!r} is not a party of this run.")
     return _held_by_one(task, designs, (party,), party)
 
 
-def centralised(task: Task, designs: Designs) -> tuple[Task, dict[str, DesignMatrix]]:
+def centralised(task: TaskKind, designs: Designs) -> tuple[TaskKind, dict[str, DesignMatrix]]:
     """Return the task and the design of one holder of all columns, in the order of the parties."""
     return _held_by_one(task, designs, tuple(designs), EVERYONE)
 
 
 def _held_by_one(
-    task: Task, designs: Designs, names: Sequence[str], holder: str
-) -> tuple[Task, dict[str, DesignMatrix]]:
+    task: TaskKind, designs: Designs, names: Sequence[str], holder: str
+) -> tuple[TaskKind, dict[str, DesignMatrix]]:
     """Task and design of one holder: the intercept comes last, and bounds follow from the parties' public bounds."""
     heights = [design.intercept_height for design in designs.values()]
     parts = [designs[name] for name in names]

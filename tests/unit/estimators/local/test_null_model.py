@@ -47,7 +47,7 @@ def test_moments_of_weak_signals(population, loss, p, length, factor):
     ],
 )
 def test_moments_of_few_people_and_of_long_weights(population, loss, options, allowed):
-    """Where few people are enough the law of their bits is far from normal; they are still enough for the bar."""
+    """Where few people are enough the law of their bits is far from normal; they are still enough for the threshold."""
     rng = np.random.default_rng(1)
     people = population(loss, 1, 0.0, 1000, rng, **options)
     worse = people.moments(people.plan.min_people, RUNS, rng)
@@ -69,12 +69,12 @@ def test_moments_of_signals_as_planned(population, loss, length, gained):
         assert -better.mean() >= least * (people.null - people.risk(best))
 
 
-def test_a_rule_that_rises_faster_costs_several_times_as_much(population, monkeypatch):
-    """The share 1 - (bar / q)^2, on the same collections: four times as steep just above the bar."""
+def test_a_steeper_shrinkage_rule_costs_several_times_as_much(population, monkeypatch):
+    """The share 1 - (threshold / q)^2, on the same collections: four times as steep just above the threshold."""
 
     def eager(total, noise, null):
-        bar = quadratic.significance_threshold(null)
-        return max(0.0, min(1.0 - noise / total, 1.0 - (bar / total) ** 2))
+        threshold = quadratic.significance_threshold(null)
+        return max(0.0, min(1.0 - noise / total, 1.0 - (threshold / total) ** 2))
 
     right, _ = beyond(population, "logistic", 2, 0.0, 1.2)
     monkeypatch.setattr(quadratic, "kept_fraction", eager)
@@ -83,14 +83,14 @@ def test_a_rule_that_rises_faster_costs_several_times_as_much(population, monkey
     assert (wrong >= right).all()
 
 
-def test_what_is_kept_grows_from_nothing():
+def test_the_kept_fraction_starts_at_zero():
     null = np.ones(2)
-    bar = quadratic.significance_threshold(null)
-    assert kept_fraction(bar, 2.0, null) == 0.0
-    lengths = np.sqrt(bar) * np.array([1.0, 1.001, 1.5, 2.0, 4.0])
+    threshold = quadratic.significance_threshold(null)
+    assert kept_fraction(threshold, 2.0, null) == 0.0
+    lengths = np.sqrt(threshold) * np.array([1.0, 1.001, 1.5, 2.0, 4.0])
     kept = np.array([kept_fraction(length**2, 0.0, null) for length in lengths])
     assert (np.diff(kept) > 0.0).all()
-    # just above the bar weights are as long as they exceed it
+    # just above the threshold weights are as long as they exceed it
     assert kept[1] * lengths[1] == pytest.approx(lengths[1] - lengths[0], rel=0.01)
     assert kept[3] == pytest.approx(0.75)
     assert kept[4] > 0.99
@@ -98,7 +98,7 @@ def test_what_is_kept_grows_from_nothing():
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 @pytest.mark.parametrize("spread", [1.0, 0.6])
-def test_descents_with_nothing_to_find(population, loss, spread):
+def test_descents_without_a_signal(population, loss, spread):
     rng, runs = np.random.default_rng(1), 12
     people = population(loss, 2, 0.0, 40, rng, spread, solver="sgd")
     shrunk, plain = people.descents(int(1.2 * people.plan.min_people), runs, rng)
@@ -142,8 +142,8 @@ def test_typical_weights_of_the_squared_loss_stay_within_the_target():
     assert typical_length("logistic", 2.0, reach, True) == 1.5
 
 
-def test_flat_objectives_of_descents_pass_the_bar_no_more_often():
-    """Curvatures of 0.8 of their guess, nothing to find: early rounds' noise lives longer, which the bar knows."""
+def test_flat_objectives_of_descents_pass_the_threshold_no_more_often():
+    """Without a signal, at 0.8 of the guessed curvatures: the threshold allows for noise that lasts longer."""
     rng, runs, rounds = np.random.default_rng(4), 3000, 40
     descent = LocalDescent("squared", 1.0, (1.0, 1.0), 1e6, (1.0, 1.0), rounds)
     weights, total = np.zeros((2, runs, 2))
@@ -152,4 +152,4 @@ def test_flat_objectives_of_descents_pass_the_bar_no_more_often():
         total += (number + 1) * weights
     state = DescentState(rounds, (0.0, 0.0), (0.0, 0.0), variances=((1.0, 1.0),) * rounds)
     kept = [descent.shrunk(replace(state, total=tuple(one)))[1] > 0.0 for one in total]
-    assert np.mean(kept) <= 0.02  # six in a hundred with a bar that takes the guess for true
+    assert np.mean(kept) <= 0.02  # six in a hundred with a threshold that takes the guess for true

@@ -250,7 +250,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_charged():
         Message("residual", {"residual": np.zeros(60, np.int64)}),
         Message("residual", {"residual": np.zeros(60), "more": np.zeros(1)}),
     ):
-        with pytest.raises(InvalidInput, match=r"expected here|agreed on"):
+        with pytest.raises(InvalidInput, match=r"expected a message|protocol prescribes"):
             party.answer(bad)
     assert not scope.records
     party.answer(Message("residual", {"residual": np.full(60, np.nan)}))  # numbers are clipped, never refused
