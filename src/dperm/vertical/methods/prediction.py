@@ -40,8 +40,8 @@ __all__ = [
 PREDICT = "predict"
 #: scores are sent as whole numbers of steps of 2^-32
 _GRID = 2.0**32
-#: bound on a partial score: 2^60 steps, so that sums of up to seven parties at the bound stay below 2^63
-_MOST = 2.0**28
+#: bound on a partial score: 2^56 steps, so that sums of up to 64 parties at the bound stay below 2^63
+_MOST = 2.0**24
 
 
 class _PredictParty:

@@ -38,7 +38,7 @@ from dperm.vertical.session.spec import CoordinatorHandler, PartyHandler, RunSpe
 __all__ = [
     "COORDINATOR_HANDLERS",
     "PARTY_HANDLERS",
-    "PartyData",
+    "HandlerInputs",
     "coordinator_handler",
     "party_handler",
     "spec_from_config",
@@ -47,7 +47,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class PartyData:
+class HandlerInputs:
     """What a party's handlers work with; ledger and training table are opened only when a method needs them."""
 
     config: Config
@@ -56,26 +56,26 @@ class PartyData:
     training_table: Callable[[], PartyTable]
 
 
-def _connection_test(data: PartyData, spec: RunSpec) -> PartyHandler:
+def _connection_test(data: HandlerInputs, spec: RunSpec) -> PartyHandler:
     return ConnectionTestHandler(data.config.name, data.config.rows, data.config.pause)
 
 
-def _align(data: PartyData, spec: RunSpec) -> PartyHandler:
+def _align(data: HandlerInputs, spec: RunSpec) -> PartyHandler:
     return _alignment_handler(data.config, data.identity, spec, party=True)
 
 
-def _predict(data: PartyData, spec: RunSpec) -> PartyHandler:
+def _predict(data: HandlerInputs, spec: RunSpec) -> PartyHandler:
     source = _table_source(data.config, replace(spec, options={**spec.options, "table": "predict"}))
     return PredictionHandler(data.config.name, lambda: PartyTable.read(data.config, source), _models_folder(data))
 
 
-def _train(data: PartyData, spec: RunSpec) -> PartyHandler:
+def _train(data: HandlerInputs, spec: RunSpec) -> PartyHandler:
     ledger = data.ledger()  # without one, no table is read
     return TrainingHandler(data.config.name, data.training_table(), ledger, _models_folder(data))
 
 
 #: methods that train no model; all others are tasks of ``dperm.solvers.vertical``
-PARTY_HANDLERS: dict[str, Callable[[PartyData, RunSpec], PartyHandler]] = {
+PARTY_HANDLERS: dict[str, Callable[[HandlerInputs, RunSpec], PartyHandler]] = {
     CONNECTION_TEST: _connection_test,
     ALIGN: _align,
     PREDICT: _predict,
@@ -87,12 +87,12 @@ def trains(method: str) -> bool:
     return method not in PARTY_HANDLERS
 
 
-def party_handler(data: PartyData, spec: RunSpec) -> PartyHandler:
+def party_handler(data: HandlerInputs, spec: RunSpec) -> PartyHandler:
     """Return a party's handler for a run."""
     return PARTY_HANDLERS.get(spec.method, _train)(data, spec)
 
 
-def _models_folder(data: PartyData) -> Path:
+def _models_folder(data: HandlerInputs) -> Path:
     return data.config.state / "models"
 
 

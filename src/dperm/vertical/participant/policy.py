@@ -17,7 +17,7 @@ from dperm.solvers.vertical.protocol import Fact, Message, PartyProgram
 from dperm.validation import is_number
 from dperm.vertical.identity.keys import Identity
 from dperm.vertical.methods.alignment import ALIGN
-from dperm.vertical.methods.registry import PartyData, party_handler, trains
+from dperm.vertical.methods.registry import HandlerInputs, party_handler, trains
 from dperm.vertical.participant.config import Config
 from dperm.vertical.participant.ledger import open_own_ledger
 from dperm.vertical.participant.tables import PartyTable, UnusableOrder, order_path
@@ -79,7 +79,7 @@ class PartyPolicy:
     def _handler(self, spec: RunSpec) -> PartyHandler:
         key = (spec.run, spec.method)
         if key not in self._handlers:
-            data = PartyData(self._config, self._identity, self._require_ledger, lambda: self.training_table)
+            data = HandlerInputs(self._config, self._identity, self._require_ledger, lambda: self.training_table)
             self._handlers[key] = party_handler(data, spec)
         return self._handlers[key]
 

@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from dperm.vertical.methods.prediction import write_predictions
+from dperm.vertical.methods.prediction import _PredictParty, write_predictions
 from dperm.vertical.participant.config import read_config
 from dperm.vertical.participant.tables import own_rows, table_digest, write_order
 
@@ -60,3 +60,9 @@ def test_an_identifier_column_named_like_a_prediction_column(aligned):
     (aligned / "table.csv").write_text("prediction\np0\np1\np2\np3\n")
     config = _config(aligned, DATA.replace("patient", "prediction"))
     assert _written(aligned, config, "align-1")[0]["id_prediction"] == "p2"
+
+
+def test_the_scores_of_64_parties_cannot_overflow():
+    """A secure sum is exact below 2^63 only; the largest score that a party may send is clipped accordingly."""
+    (largest,) = _PredictParty(np.array([1e300])).answer(None).arrays["scores"]
+    assert 64 * int(largest) < 2**63
