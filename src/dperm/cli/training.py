@@ -87,7 +87,7 @@ def read_to_buy_bounds(table: TableFile, target: str, drop: tuple[str, ...], reg
     if regression is None and table.kind(target) != BOOLEAN:
         # choosing from the values would have to be paid for
         raise InvalidInput(
-            "--model is missing: with --buy-bounds nothing else says whether to predict classes or a number."
+            "--model is missing: with --buy-bounds only the model determines whether to predict classes or a number."
         )
     classification = not regression
     names = [name for name in table.names if name != target and name not in drop]

@@ -56,8 +56,8 @@ class DPRidge(_LeastSquares):
     r"""Ridge regression with a differential-privacy guarantee.
 
     Minimises :math:`\frac1n \sum_i \tfrac12 (x_i^\top w - y_i)^2 + \tfrac{\text{strength}}{2} \|w\|_2^2` over scaled
-    columns and a target scaled to [-1, 1], the intercept unpenalised. Coefficients and predictions are given
-    back in your units. In scikit-learn's terms strength = alpha / n on scaled columns and target.
+    columns and a target scaled to [-1, 1], the intercept unpenalised. Coefficients and predictions are in
+    your units. In scikit-learn's terms strength = alpha / n on scaled columns and target.
 
     A person's residual counts up to ``residual_clip`` times half the width of the target's range, so that one person's
     effect is bounded. Beyond it the squared loss goes on as a straight line, which is the Huber loss: the clip changes

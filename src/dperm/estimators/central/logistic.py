@@ -23,7 +23,7 @@ class DPLogisticRegression(PrivateClassifier):
     Minimises :math:`\frac1n \sum_i \ell(x_i^\top w, y_i) + \text{strength} \cdot \text{penalty}(w)` over the scaled
     columns, the intercept unpenalised, with :math:`\ell(z, y) = \log(1 + e^z) - y z` for two classes and
     :math:`\ell(z, y) = \log \sum_k e^{z_k} - z_y` for more. Scaling happens inside, with public constants; coefficients
-    are given back in your units. In scikit-learn's terms strength = 1 / (n C) on scaled columns.
+    are in your units. In scikit-learn's terms strength = 1 / (n C) on scaled columns.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ __all__ = ["CLASSES", "NUMBERS", "FitRequest", "PreparedFit", "dry_run", "prepar
 #: kinds of target
 CLASSES, NUMBERS = "classes", "numbers"
 
-#: smallest epsilon that a solver is told of, so that the part it gets of a tiny budget is still a budget
+#: smallest epsilon passed to a solver, so that its part of a tiny budget is still a budget
 _LEAST_EPSILON = 1e-12
 #: share of the records by which the bought range of a target may be off before a plan warns of it
 _ROUGH = 0.2
@@ -145,8 +145,8 @@ class PreparedFit:
                     "the forecast shows no gain over predicting one value for everybody (it rests on bounds, which are "
                     "often pessimistic)"
                 )
-            # Scales that are declared follow the data, and bought ranges do so up to a factor of 2, else a note says
-            # so; a declared range need not.
+            # Only declared ranges are checked: declared scales follow the data, and so do bought ranges, up to a
+            # factor of 2 or with a note after the fit.
             declared = self.request.bounds.features is not None
             narrow = forecast.min_column_deviation
             if declared and narrow is not None and narrow > _NARROW:
@@ -274,7 +274,7 @@ def dry_run(prepared: PreparedFit) -> None:
 def _own_part(request: FitRequest, budget: Budget, n_features: int) -> Budget:
     """Return the part of the budget that the solver has for one problem: what is not bought with, over all heads.
 
-    A solver reads its noise from the plan; the budget tells it how much noise to expect.
+    A solver reads its noise from the plan; from the budget it only estimates how much noise to expect.
     """
     bought = request.purchase.budget_share if request.n_bought(n_features) else 0.0
     part = (1.0 - bought) / request.n_heads

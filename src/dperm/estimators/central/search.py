@@ -151,7 +151,7 @@ def plan_search(
     candidates = []
     for name, request in requests:
         with naming(name):
-            # without progress: whoever sees the steps of runs could count the runs, and their number is not released
+            # without progress: the steps of runs would show their number, which is not released
             asked = replace(request, budget_epsilon=own, budget_delta=budget.delta, progress=None)
             prepared = prepare(asked, n, n_features)
         score = SquaredErrors if request.target == NUMBERS else CorrectPredictions

@@ -68,6 +68,14 @@ def test_where_warnings_are_errors_nothing_is_charged():
     assert ledger.spent().n_fits == 0
 
 
+def test_a_warning_points_to_the_caller():
+    X, y = people(20)
+    for model in (DPRidge(bounds=UNIT), DPTuner(DPRidge(bounds=UNIT), {"strength": [0.1, 1.0]})):
+        with pytest.warns(UtilityWarning) as caught:
+            model.fit(X, y)
+        assert {one.filename for one in caught if one.category is UtilityWarning} == {__file__}
+
+
 def test_a_seed_causes_no_utility_warning():
     X, y = people(20_000)
     assert said_by(lambda: DPRidge(bounds=UNIT, insecure_seed=0).fit(X, y)) == []
