@@ -80,7 +80,7 @@ def show_command(name: str, address: str | None, output: Output) -> None:
         output.table(_HEADER, rows, right=(3, 4, 5))
         output.text(
             "Each line shows the budget that the use asked for (~: none was recorded, so its own cost at that delta). "
-            f"These do not add up: the total is composed from all releases, at delta {spent.delta:.2g}."
+            f"These do not add up: the total is composed from all releases and stated at delta {spent.delta:.2g}."
         )
         output.text(f"Head of the hash chain: {opened.head}")
 

@@ -9,6 +9,7 @@ import pytest
 
 from dperm import Bounds, DPLinearSVC, DPLogisticRegression, DPRidge
 from dperm.errors import InvalidBounds, InvalidBudget, InvalidInput, Unsupported
+from dperm.reporting.labels import query_label
 from dperm.solvers import GradientDescent, GreedyCoordinateDescent
 
 UNIT = Bounds(features=(-1, 1), target=(-2, 2))
@@ -40,7 +41,7 @@ def test_the_fit_keeps_the_plan(bounds, maker, solver):
     assert plan.bounds["features"] == report.public["bounds"]
     assert plan.bounds.get("target") == report.public.get("target_bounds")
     for release in plan.releases:
-        assert f"{release.count} x {release.query}" in str(plan)
+        assert f"{release.count} x {query_label(release.query)}" in str(plan)
 
 
 def test_classes_come_from_the_declaration():

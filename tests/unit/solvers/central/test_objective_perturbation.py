@@ -201,7 +201,7 @@ def test_the_private_function_stays_inside():
     objective = PeopleObjective(data_of(LAYOUTS[0]), query_of(data_of(LAYOUTS[0]), Logistic()))
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(objective)
-    with pytest.raises(TypeError, match="no array"):
+    with pytest.raises(TypeError, match="not an array"):
         np.asarray(objective, dtype=float)
     assert repr(objective) == "PeopleObjective(size=5)"
 

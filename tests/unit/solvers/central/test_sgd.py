@@ -86,11 +86,11 @@ def test_summands_stay_inside():
     summands = Summands.of_rows(np.ones((3, 2)))
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(summands)
-    with pytest.raises(TypeError, match="no array"):
+    with pytest.raises(TypeError, match="not an array"):
         np.asarray(summands, dtype=float)
     with pytest.raises(InvalidInput, match="True or False for every person"):
         summands.total(np.ones(2, bool))
-    with pytest.raises(InvalidInput, match="each person's summand apart"):
+    with pytest.raises(InvalidInput, match="each person's summand separately"):
         SampledGaussianNoise(1.0).apply(np.zeros(2), 1.0, 1.0, RandomSource(0))
     assert repr(summands) == "Summands(size=2)"
 
