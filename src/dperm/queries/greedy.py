@@ -20,7 +20,7 @@ from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.mechanisms.selection import TwoLevelRace
 from dperm.queries.gradients import GradientCoordinate, check_weights, clipped_slopes
 from dperm.types import FloatArray

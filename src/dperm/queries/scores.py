@@ -14,7 +14,7 @@ from dperm.data.holding.holder import DesignData
 from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput
 from dperm.objective import Loss
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.queries.gradients import Weights, check_weights, clipped_slopes
 from dperm.types import FloatArray
 

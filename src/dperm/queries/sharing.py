@@ -19,8 +19,8 @@ from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
+from dperm.objective.penalties import SeparablePenalty
 from dperm.objective.proximal import proximal_slopes
-from dperm.objective.separable import SeparablePenalty
 from dperm.types import FloatArray
 
 __all__ = [

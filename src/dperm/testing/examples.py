@@ -16,7 +16,7 @@ from dperm.data.design.row_map import RowMap
 from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.data.holding.query import Query
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective
 from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax

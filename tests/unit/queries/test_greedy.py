@@ -10,7 +10,7 @@ import pytest
 from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.errors import InvalidInput
 from dperm.objective import Huber, Logistic, Squared
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.selection import TwoLevelRace
 from dperm.queries import GradientCoordinate, GreedyScores

@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput
 from dperm.objective import Constraint
-from dperm.objective._checks import indices, non_negative, positive
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.sampling import Sampling
 from dperm.types import FloatArray
+from dperm.validation import indices, non_negative, positive
 
 __all__ = [
     "BlockFrankWolfeResult",

@@ -27,10 +27,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Box, Constraint, L1Ball, Simplex
-from dperm.objective._checks import non_negative
 from dperm.solvers.sampling import DistributedSampling, ElementarySampling, NiceSampling, Sampling
 from dperm.solvers.theory.block_frank_wolfe import ProductSet
 from dperm.types import FloatArray
+from dperm.validation import non_negative
 
 __all__ = [
     "Quadratic",

@@ -23,7 +23,7 @@ from dperm.data.holding.holder import Charges, DataHolder
 from dperm.data.holding.party import PartyData, ReceivedValues
 from dperm.errors import InvalidInput, PlanViolation, Unsupported
 from dperm.kernels.exact import Grids
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms.joint_selection import N_WORDS, Finalist, JointSelection, race_of_finalists
 from dperm.privacy.mechanisms.selection import race_scale

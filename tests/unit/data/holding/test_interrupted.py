@@ -9,7 +9,7 @@ import dperm.kernels.greedy as greedy_kernels
 from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.data.holding.holder import DataHolder
 from dperm.objective import Logistic
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
 from dperm.privacy.accounting.neighbours import Neighbours

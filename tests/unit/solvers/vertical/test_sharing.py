@@ -52,7 +52,7 @@ def test_proximal_slopes_are_scalar_functions():
     whole = proximal_slopes(Logistic(), v, y, 0.02)
     for cut in (slice(1, None), slice(0, 500, 3), slice(77, 78)):
         assert np.array_equal(proximal_slopes(Logistic(), v[cut], y[cut], 0.02), whole[cut])
-    with pytest.raises(InvalidInput, match="rho must be positive"):
+    with pytest.raises(InvalidInput, match="rho must be above 0"):
         proximal_slopes(Logistic(), v, y, 0.0)
 
 
