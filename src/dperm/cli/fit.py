@@ -179,10 +179,10 @@ def _ledger(path: Path, options: dict[str, Any], output: Output) -> tuple[Any, s
     """
     import numpy as np
 
-    from dperm.data.tables.files import name_without_ending
+    from dperm.data.tables.files import name_without_suffix
 
     given = options["dataset"]  # an empty one, as from a variable that is not set, is refused by the ledger
-    wanted = name_without_ending(path) if given is None else given
+    wanted = name_without_suffix(path) if given is None else given
     book = open_ledger(options["address"], wanted, create=True)
     file = str(book.fingerprint([np.memmap(path, np.uint8, mode="r")]))
     known = book.known_as(file)

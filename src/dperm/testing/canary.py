@@ -15,8 +15,7 @@ import numpy as np
 from scipy import stats
 
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.holder import DataHolder, DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DataHolder, DesignData, Query
 from dperm.objective import Objective
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget

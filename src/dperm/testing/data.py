@@ -64,9 +64,9 @@ def design_data(layout: Layout, X: Any, target: Any) -> DesignData:
 
 def as_party(data: DesignData) -> PartyData:
     """The same rows at a party that was sent one number per person, up to beyond any clip and of either sign."""
-    inbox = ReceivedValues()
-    inbox.put(RESIDUAL, 3.0 * (data.target - 0.5))
-    return PartyData(data.design, inbox)
+    received = ReceivedValues()
+    received.put(RESIDUAL, 3.0 * (data.target - 0.5))
+    return PartyData(data.design, received)
 
 
 def as_labels(data: DesignData) -> LabelData:

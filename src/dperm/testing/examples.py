@@ -14,7 +14,7 @@ import numpy as np
 from dperm.data.design.facts import Facts
 from dperm.data.design.row_map import RowMap
 from dperm.data.design.weights import BoxedWeights, SparseWeights
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import Query
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
 from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective
@@ -50,7 +50,7 @@ from dperm.queries import (
     TargetQuantileScores,
     WeightedRows,
 )
-from dperm.queries.greedy import RULES, PerColumn
+from dperm.queries.greedy import RULES, ColumnConstants
 from dperm.solvers import (
     BlockDescent,
     CoordinateDescent,
@@ -89,7 +89,7 @@ def _kept_weights(rng: Any, facts: Facts) -> list[Any]:
     """Weights that a holder keeps scores for between queries: boxed, boxed and moved, sparse."""
     some = {int(j): 3.0 * float(rng.normal()) for j in rng.choice(facts.d, max(1, facts.d // 2), replace=False)}
     boxed = BoxedWeights(1e3 * rng.normal(size=facts.d), 64.0)
-    return [BoxedWeights(np.zeros(facts.d), 1.0), boxed.moved(0, -50.0), SparseWeights(facts.d, some, 8.0)]
+    return [BoxedWeights(np.zeros(facts.d), 1.0), boxed.with_weight(0, -50.0), SparseWeights(facts.d, some, 8.0)]
 
 
 def _blocks(rng: Any, facts: Facts) -> list[Query]:
@@ -137,8 +137,8 @@ def _greedy_scores(rng: Any, facts: Facts) -> list[Query]:
         SeparablePenalty(l1=0.05, l2=0.3),
         SeparablePenalty(low=-0.2, high=0.4),
     )
-    uneven = PerColumn(0.2 * 4.0 ** rng.uniform(-2.0, 2.0, facts.d))  # columns of very different curvature
-    limits = PerColumn(0.2 * np.sqrt(uneven.values))
+    uneven = ColumnConstants(0.2 * 4.0 ** rng.uniform(-2.0, 2.0, facts.d))  # columns of very different curvature
+    limits = ColumnConstants(0.2 * np.sqrt(uneven.values))
     return [
         GreedyScores(
             loss,
@@ -176,9 +176,9 @@ def _quantiles(kind: type[QuantileScores]) -> Callable[[Any, Facts], list[Query]
     def examples(rng: Any, facts: Facts) -> list[Query]:
         column = int(rng.integers(facts.n_features))
         return [
-            kind(column, q, grid, side, handicaps)
+            kind(column, q, grid, side, score_penalties)
             for q, side in ((0.05, "low"), (0.5, "high"), (0.95, "high"))
-            for handicaps in (None, 0.7 * np.abs(grid))
+            for score_penalties in (None, 0.7 * np.abs(grid))
         ]
 
     return examples
@@ -215,11 +215,11 @@ def _maps(rng: Any, facts: Facts) -> list[RowMap]:
 
 def _mapped_gradients(rng: Any, facts: Facts) -> list[Query]:
     return [
-        MappedGradient(loss, weights, rows, clip, blindness)
+        MappedGradient(loss, weights, rows, clip, label_independence)
         for loss in (*_LOSSES, Multinomial(3))
         for weights in _weights(rng, facts, loss.n_outputs)
         for rows in _maps(rng, facts)
-        for clip, blindness in ((1e3, 0.0), (0.2, 1.0), (0.3, 0.5))
+        for clip, label_independence in ((1e3, 0.0), (0.2, 1.0), (0.3, 0.5))
     ]
 
 

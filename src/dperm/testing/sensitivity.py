@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import Query
 from dperm.errors import Unsupported
 from dperm.objective import Multinomial
 from dperm.privacy.accounting.neighbours import Neighbours

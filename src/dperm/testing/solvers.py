@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from dperm.data.holding.holder import DataHolder, DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DataHolder, DesignData, Query
 from dperm.errors import PlanViolation, Unsupported
 from dperm.objective import L1, L2, Huber, Logistic, Loss, Multinomial, NoPenalty, Objective, Squared
 from dperm.privacy.accounting import composition

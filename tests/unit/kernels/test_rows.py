@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.kernels.rows import compress, mapped_squares, second_moments, stretched_squares
-from dperm.kernels.steps import shorten_compressed
+from dperm.kernels.grid_steps import compress, shorten_compressed
+from dperm.kernels.rows import mapped_squares, second_moments, stretched_squares
 
 
 def rows(n=37, p=9, density=0.3, seed=0):

@@ -16,7 +16,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
 from dperm.queries import QuantileScores, TargetQuantileScores
-from dperm.queries.quantiles import INNERMOST, buy_range, rank_error, with_purchase
+from dperm.queries.quantiles import INNERMOST_LEVEL, buy_range, rank_error, with_purchase
 
 REST = Plan((PlannedRelease("gradient", "gaussian", 8),))
 
@@ -38,7 +38,7 @@ def ranges(y, n_columns, epsilon, n_times):
 def test_no_range_is_wild_where_it_is_not_refused(scale):
     y = scale * np.random.default_rng(0).normal(size=2000)
     bought, error = ranges(y, n_columns=8, epsilon=1.0, n_times=300)
-    assert error < INNERMOST * len(y)
+    assert error < INNERMOST_LEVEL * len(y)
     assert np.abs(bought).max() < 40.0 * scale
     assert (bought[:, 1] > bought[:, 0]).all()
 
@@ -70,13 +70,13 @@ def test_too_few_rows_are_refused_before_anything_is_charged(maker, bounds, word
 
 def test_far_points_are_held_back_and_near_ones_are_not():
     purchase, grid = QuantilePurchase(), default_quantile_grid()
-    held = purchase.unlikeliness()
+    held = purchase.prior_penalties()
     assert held.shape == grid.shape
     assert (held[np.abs(grid) <= 16.0] == 0.0).all()
     order = np.argsort(np.abs(grid), kind="stable")
     assert (np.diff(held[order]) >= 0.0).all()  # never larger towards zero
     assert held[-1] == pytest.approx(9.0)
-    assert not QuantilePurchase(grid=(0.0, 1.0)).unlikeliness().any()
+    assert not QuantilePurchase(grid=(0.0, 1.0)).prior_penalties().any()
 
 
 def test_handicaps_are_taken_off_the_scores():

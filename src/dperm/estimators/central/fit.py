@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dperm.data.design.chunked import design_of, ensure_room
-from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
+from dperm.data.design.chunked import ensure_room
+from dperm.data.design.matrix import DesignMatrix, Scaling, Shape, build_design
 from dperm.data.design.target_range import TargetRange
 from dperm.data.holding.holder import DataHolder, DesignData, Released
 from dperm.data.holding.table_data import TableData
@@ -30,7 +30,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.ledger import Ledger, Spent
 from dperm.privacy.ledger.scope import InnerScope, Scope, SearchScope
 from dperm.privacy.randomness import RandomSource
-from dperm.queries.quantiles import as_narrow_as_the_grid, buy_range, buy_scaling
+from dperm.queries.quantiles import buy_range, buy_scaling, is_one_grid_step_wide
 from dperm.queries.statistics import TargetQuantileScores
 from dperm.reporting.report import PrivacyReport
 from dperm.types import FloatArray
@@ -180,7 +180,7 @@ class RangePurchase:
         request, holder = self._request, self._holder(X)
         scaling = buy_scaling(holder, request.bounds, self._calibrated, request.fit_intercept, request.boolean)
         self.released += holder.released
-        return scaling, design_of(X, scaling, request.height)
+        return scaling, build_design(X, scaling, request.height)
 
     def target(self, target: FloatArray) -> TargetRange:
         request = self._request
@@ -202,12 +202,12 @@ class RangePurchase:
         if request.buys_features(len(scaling.centre)):
             for column in np.flatnonzero(request.bounds.bought_columns(len(scaling.centre), request.boolean)):
                 ends = scaling.centre[column] + scaling.scale[column] * np.array([-1.0, 1.0])
-                if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, n):
+                if is_one_grid_step_wide(ends, request.purchase, self._calibrated, n):
                     names = request.feature_names
                     found.append(f"column {column if names is None else repr(str(names[int(column)]))}")
         if request.buys_target and target_range is not None:
             ends = np.array([target_range.low, target_range.high])
-            if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, n, TargetQuantileScores):
+            if is_one_grid_step_wide(ends, request.purchase, self._calibrated, n, TargetQuantileScores):
                 found.append("the target")
         if not found:
             return ()
@@ -239,7 +239,7 @@ def declared_design(
         for one in known:
             if _same(one[0], scaling) and (one[1].intercept_height > 0.0) == request.fit_intercept:
                 return one
-        return scaling, design_of(X, scaling, request.height)
+        return scaling, build_design(X, scaling, request.height)
     if sp.issparse(X) and request.bounds.row_norm is not None and request.fit_intercept:
         raise InvalidBounds(
             "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."

@@ -11,7 +11,7 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.guarantee import Accounting
-from dperm.queries.quantiles import INNERMOST, rank_error
+from dperm.queries.quantiles import INNERMOST_LEVEL, rank_error
 from dperm.queries.statistics import TargetQuantileScores
 from dperm.solvers.base import Forecast
 
@@ -229,7 +229,7 @@ def _doubtful_ranges(request: FitRequest, calibrated: CalibratedPlan, facts: Fac
     out = []
     if request.buys_features(facts.n_features):
         missed = rank_error(request.purchase, calibrated) / facts.n
-        if missed > INNERMOST:  # further inside than that no quantile is bought
+        if missed > INNERMOST_LEVEL:  # further inside than that no quantile is bought
             out.append(
                 f"bought ranges of columns may be off by {min(missed, 1.0):.0%} of the records, and such columns are "
                 "lost: declare bounds if you can"

@@ -17,7 +17,7 @@ from dperm.privacy.accounting.budget import Budget, default_delta
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, calibrate
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
-from dperm.queries.quantiles import INNERMOST, rank_error, with_purchase
+from dperm.queries.quantiles import INNERMOST_LEVEL, rank_error, with_purchase
 from dperm.queries.statistics import QuantileScores, TargetQuantileScores
 from dperm.solvers import Progress, Solver
 from dperm.types import BoolArray
@@ -162,7 +162,7 @@ def _refuse_ruin(request: FitRequest, calibrated: CalibratedPlan, n: int) -> Non
     """Refuse to buy the target's range where it may come out anywhere: predictions would then be off without limit."""
     if not request.buys_target:
         return
-    needed = rank_error(request.purchase, calibrated, TargetQuantileScores) / INNERMOST
+    needed = rank_error(request.purchase, calibrated, TargetQuantileScores) / INNERMOST_LEVEL
     if needed > n:
         features = "" if request.bounds.purchase is not None else "features=..., "
         raise Unsupported(

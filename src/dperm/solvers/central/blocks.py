@@ -82,7 +82,7 @@ class _Step:
 
     def __call__(self, weights: BoxedWeights, drawn: tuple[int, ...], gradient: FloatArray) -> BoxedWeights:
         if len(drawn) == 1:
-            return weights.moved(drawn[0], self._one(weights, drawn[0], gradient.item()))
+            return weights.with_weight(drawn[0], self._one(weights, drawn[0], gradient.item()))
         columns = np.array(drawn, np.intp)
         theta, length = weights.values.copy(), self._length[columns]
         moved = theta[columns] - length * (gradient + self._l2[columns] * theta[columns])

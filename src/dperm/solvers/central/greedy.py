@@ -33,7 +33,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, greedy_epsilon
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
-from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores, PerColumn
+from dperm.queries.greedy import RULES, ColumnConstants, GradientCoordinateL1, GreedyGradients, GreedyScores
 from dperm.solvers import forecasts
 from dperm.solvers._checks import one_per_column, positive, positive_or_each, share, whole
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
@@ -152,11 +152,11 @@ class GreedyCoordinateDescent(Solver):
         query = GreedyScores(
             loss,
             SparseWeights(facts.d, {}, box),
-            PerColumn(smoothness) if smoothness.min() < smoothness.max() else float(smoothness[0]),
+            ColumnConstants(smoothness) if smoothness.min() < smoothness.max() else float(smoothness[0]),
             penalty,
             objective.unpenalised,
             self.rule,
-            PerColumn(limits) if isinstance(limits, np.ndarray) else limits,
+            ColumnConstants(limits) if isinstance(limits, np.ndarray) else limits,
         )
         # the race is kept from step to step on sparse designs; its numbers are public and the same for the whole run
         if self.incremental:

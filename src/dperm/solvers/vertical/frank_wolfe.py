@@ -165,8 +165,8 @@ class FrankWolfeParty:
     ) -> None:
         self.task, self.name = task, name
         self.calibrated: CalibratedPlan = task.calibrated
-        self._inbox, self._charges, self._source = ReceivedValues(), charges, source
-        data = PartyData(design, self._inbox)
+        self._received, self._charges, self._source = ReceivedValues(), charges, source
+        data = PartyData(design, self._received)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self._facts = task.parties[name]
         self.n_rounds = task.n_rounds
@@ -216,7 +216,7 @@ class FrankWolfeParty:
     def _choose(self, request: Message) -> Message:
         task = self.task
         expect_arrays(request, "choose", residual=("float64", (task.n,)))
-        self._inbox.put(RESIDUAL, request.arrays["residual"])
+        self._received.put(RESIDUAL, request.arrays["residual"])
         columns = self._columns()
         query = LocalAtomScores(task.limit, columns, task.common_bound)
         stream = f"frank-wolfe {self._run_number()} round {self._round // 2}"
@@ -312,7 +312,7 @@ class FrankWolfeCoordinator(PathCoordinator):
         if self.round % 2 == 1:
             return self._outcome()
         if self._asked is None:
-            self._inbox.put(SCORES, self.scores())
+            self._received.put(SCORES, self.scores())
             query = SharedSlopes(self.task.objective.loss)
             slopes = self._holder.share(query, self.task.domain).reveal_inside(self.task.domain)
             self._asked = np.clip(slopes, -self.task.limit, self.task.limit)

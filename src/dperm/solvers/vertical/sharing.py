@@ -19,8 +19,7 @@ from dperm.errors import InvalidInput
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
-from dperm.queries.predictions import PartialPredictions
-from dperm.queries.sharing import DUAL, SCORES, SharedSlopes, WeightedRows
+from dperm.queries.sharing import DUAL, SCORES, PartialPredictions, SharedSlopes, WeightedRows
 from dperm.solvers._checks import fraction, positive
 from dperm.solvers.vertical.programs import Message
 from dperm.solvers.vertical.task import VerticalTask, few_enough
@@ -206,8 +205,8 @@ class SharingCoordinator(WeightsCoordinator):
 
     def _next_residual(self) -> FloatArray:
         rho, domain = self.task.dual_penalty(), self.task.domain
-        self._inbox.put(SCORES, self._scores)
-        self._inbox.put(DUAL, self._dual)
+        self._received.put(SCORES, self._scores)
+        self._received.put(DUAL, self._dual)
         slopes = self._holder.share(SharedSlopes(self.task.objective.loss, rho), domain).reveal_inside(domain)
         raw = slopes if rho is None else 2.0 * slopes - self._dual
         self._dual = slopes

@@ -132,7 +132,7 @@ def test_contradictions_are_refused_at_once(arguments, words):
         (Bounds(features=([0, "x"], 1)), None, "lo must hold numbers only"),
         (Bounds(features=(0, [1, -1])), ["a", "b"], "lo is above hi in column 'b'"),
         (Bounds(features=({"a": 0}, 1)), ["a", "b"], r"lo is missing for column 'b' \(1 missing in all\)"),
-        (Bounds(features=(0, {"a": 1, "b": 1, "c": 1})), ["a", "b"], "names column 'c', which the data do not have"),
+        (Bounds(features=(0, {"a": 1, "b": 1, "c": 1})), ["a", "b"], "names column 'c', which is not in the data"),
         (Bounds(features=({"a": 0, "b": 0}, 1)), None, "the data have no column names"),
         (Bounds(scale=0, clip=1), None, "scale must be above 0 in every column; column 0 is not"),
         (Bounds(scale=[1, -1], clip=1), ["a", "b"], "column 'b' is not"),

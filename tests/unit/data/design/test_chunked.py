@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dperm.data.design import chunked as chunked_design
-from dperm.data.design.chunked import ChunkedDesign, ScratchFile, design_of
-from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
+from dperm.data.design.chunked import ChunkedDesign, ScratchFile
+from dperm.data.design.matrix import DesignMatrix, Scaling, Shape, build_design
 from dperm.data.holding.table_data import TableData
 from dperm.data.tables import row_source as chunked
 from dperm.data.tables.row_source import ArrayRows, row_source, rows_per_block
@@ -46,7 +46,8 @@ def mapped(X, folder):
 
 
 def both(X, folder, scaling=SCALINGS[0], intercept=1.0):
-    return DesignMatrix.from_array(X, scaling, intercept), design_of(row_source(mapped(X, folder)), scaling, intercept)
+    rows = row_source(mapped(X, folder))
+    return DesignMatrix.from_array(X, scaling, intercept), build_design(rows, scaling, intercept)
 
 
 def arguments(d, intercept):
@@ -168,7 +169,7 @@ def test_rows_that_are_not_finite_are_refused_wherever_they_are_read(tmp_path):
     source = row_source(mapped(X, tmp_path))
     for read in (
         source.check,
-        lambda: design_of(source, SCALINGS[0]),
+        lambda: build_design(source, SCALINGS[0]),
         lambda: TableData(source).ranks(0, np.arange(2.0)),
     ):
         with pytest.raises(InvalidData, match="NaN or infinite values in column 3:") as raised:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dperm.data.design.compressed import Compressed, compressed_rows
+from dperm.data.design.compressed import Compressed
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
 from dperm.data.design.row_map import RowMap
+from dperm.data.design.scaling import compressed_rows
 from dperm.data.design.weights import BoxedWeights
 from dperm.data.holding.holder import DesignData
 from dperm.objective import Logistic
@@ -176,10 +177,10 @@ def test_a_design_takes_no_second_table():
 
 def test_columns_replace_rows():
     matrix = Compressed(sp.csr_array(table()))
-    assert matrix.either.format == "csr"
+    assert matrix.any_format.format == "csr"
     rows, entries = matrix.column(2)
     assert same(entries, table()[rows, 2])
-    assert matrix.either.format == "csc"
+    assert matrix.any_format.format == "csc"
     assert same(matrix.transposed.toarray(), table().T)
     assert same(matrix.by_row.toarray(), table())
     assert same(matrix.transposed.toarray(), table().T)
@@ -191,7 +192,7 @@ def single_columns(data):
     weights = BoxedWeights(rng.normal(size=P + 1), 8.0)
     found = []
     for t in range(2 * P):
-        weights = weights.moved(t % P, float(rng.normal()))
+        weights = weights.with_weight(t % P, float(rng.normal()))
         found.append(GradientBlock(Logistic(), weights, 0.2, (t % (P + 1),)).evaluate(data))
     return np.concatenate(found)
 

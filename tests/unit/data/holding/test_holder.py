@@ -12,8 +12,7 @@ import pytest
 
 from dperm import Ledger
 from dperm.data.design.weights import BoxedWeights
-from dperm.data.holding.holder import DataHolder, Shared, TrustedDomain
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DataHolder, Query, Shared, TrustedDomain
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.objective import Logistic, SmoothedHinge
 from dperm.privacy.accounting.budget import Budget
@@ -183,7 +182,7 @@ def test_queries_of_one_family_share_their_numbers_and_others_do_not(door):
         return [
             cls(loss, weights, clip, columns)
             for loss in (Logistic(), SmoothedHinge(0.5), SmoothedHinge(2.0))
-            for weights in (boxed, boxed.moved(0, 3.0), door.weights)
+            for weights in (boxed, boxed.with_weight(0, 3.0), door.weights)
             for clip in (None, 0.1, 0.2)
             for columns in ((0,), (1,), (0, 1))
         ]

@@ -52,7 +52,7 @@ def test_greedy_scores_are_made_afresh_after_an_interruption(monkeypatch, n_inte
         monkeypatch.setattr(greedy_kernels, "update_sums", real)
         query({}).evaluate(holder)
     wanted.evaluate(holder)
-    (state,) = (value for key, value in holder.memory.incremental.items() if key[0] == Logistic())
+    (state,) = (value for key, value in holder.cache.incremental.items() if key[0] == Logistic())
     assert np.array_equal(state.sums, wanted.sums(data())[0])
 
 
@@ -100,7 +100,7 @@ def test_threads_take_turns(monkeypatch):
 
 def other_waits(data):
     got = []
-    thread = threading.Thread(target=lambda: got.append(data.memory.lock.acquire(blocking=False)))
+    thread = threading.Thread(target=lambda: got.append(data.cache.lock.acquire(blocking=False)))
     thread.start()
     thread.join()
     return got == [False]

@@ -90,4 +90,4 @@ def test_a_parquet_file_without_a_note_of_its_types_has_no_labels(tmp_path):
 
     table = pa.table({"ward": pa.array(np.arange(9) % 3).dictionary_encode(), "y": np.arange(9) % 2})
     parquet.write_table(table, tmp_path / "t.parquet", store_schema=False)
-    assert not open_table(tmp_path / "t.parquet").labels("ward")
+    assert not open_table(tmp_path / "t.parquet").has_numeric_categories("ward")

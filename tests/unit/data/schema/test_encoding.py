@@ -92,8 +92,8 @@ def by_column(values):
     ("where", "name", "bug"),
     [
         (raw, "_plain", by_column),
-        (encoding, "_given", lambda numbers, missing: numbers),  # a stand-in counts among texts only
-        (encoding, "_within", np.clip),  # -0.0 stays where there is no text
+        (encoding, "_missing_to_nan", lambda numbers, missing: numbers),  # a stand-in counts among texts only
+        (encoding, "_clip", np.clip),  # -0.0 stays where there is no text
     ],
 )
 def test_planted_bugs_are_found(where, name, bug, monkeypatch):
@@ -131,6 +131,6 @@ def test_dates_are_refused_among_anything(cells):
 
 
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e22, 5e-324, 1.7e308, -2.5, float(2**53), float("inf")])
-def test_a_double_comes_back_from_its_spelling(value):
-    assert float(raw.spelled(value)) == value
-    assert float(np.array([raw.spelled(value)]).astype(np.float64)[0]) == value
+def test_a_double_comes_back_from_its_canonical_text(value):
+    assert float(raw.canonical_text(value)) == value
+    assert float(np.array([raw.canonical_text(value)]).astype(np.float64)[0]) == value

@@ -64,7 +64,7 @@ def test_contradictions_are_refused(make, says):
         ("format = 1", r"\[target\]"),
         ('format = 1\n[target]\ncolumn = "y"\nkind = "classes"\nclasses = ["a", "b"]', r"\[columns"),
         ("format = ", "not valid TOML"),
-        ('format = 1\nlow = 3\n[target]\ncolumn = "y"', "has no line 'low'"),
+        ('format = 1\nlow = 3\n[target]\ncolumn = "y"', "must not have a line 'low'"),
         ('format = 1\n[target]\ncolumn="y"\nkind="number"\nlow=0\nhigh=1\n[columns.x]\nlow=1', "needs a kind"),
         (
             'format = 1\n[target]\ncolumn="y"\nkind="number"\nlow=0\nhigh=1\n[columns.x]\nkind="number"\nmin=1',
@@ -301,9 +301,9 @@ def test_numeric_targets_and_refusals_of_drafts(tmp_path):
     made = draft(tmp_path, "x,y\n1,17\n2,90\n3,40\n")
     assert (made.schema.target.low, made.schema.target.high) == (0, 100)
     for text, says in [
-        ("x,y\n1,a\n2,a\n", "one value only"),
-        ("x,y\n1,5.0\n2,5.0\n", "one value only"),
-        ("x,y\n1,5\n2,5.0\n", "one value only"),
+        ("x,y\n1,a\n2,a\n", "only one value"),
+        ("x,y\n1,5.0\n2,5.0\n", "only one value"),
+        ("x,y\n1,5\n2,5.0\n", "only one value"),
         ("x,y\n1,inf\n2,-inf\n", "has no values"),
         ("x,y\n1,\n2,\n", "has no values"),
         ("y\n1\n2\n", "one column only"),

@@ -161,8 +161,8 @@ def test_output_noise_of_one_step():
 
 @pytest.mark.parametrize("clip", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("p", [0.5, 0.2, 0.03])
-@pytest.mark.parametrize("blindness", [0.0, 0.5, 1.0])
-def test_clipped_slopes_of_two_classes_answer_and_scatter_as_a_query_shows(clip, p, blindness):
+@pytest.mark.parametrize("label_independence", [0.0, 0.5, 1.0])
+def test_clipped_slopes_of_two_classes_answer_and_scatter_as_a_query_shows(clip, p, label_independence):
     """One row for each person, all alike: the released sums of the query itself, at the constant and next to it."""
     n = 1000
     best = BestConstant(math.log(p / (1.0 - p)), 0.5, curvature=p * (1.0 - p))
@@ -171,10 +171,10 @@ def test_clipped_slopes_of_two_classes_answer_and_scatter_as_a_query_shows(clip,
     def slopes(score):
         chance = 1.0 / (1.0 + np.exp(-score))
         slope = chance - y
-        size = blindness * max(chance, 1.0 - chance) + (1.0 - blindness) * np.abs(slope)
+        size = label_independence * max(chance, 1.0 - chance) + (1.0 - label_independence) * np.abs(slope)
         return slope * np.minimum(1.0, 0.5 * clip / size)
 
-    answer = ClippedResponse.of(Logistic(), recipe_for(Logistic()), best, clip, blindness)
+    answer = ClippedResponse.of(Logistic(), recipe_for(Logistic()), best, clip, label_independence)
     derivative = (slopes(best.constant + 0.2).mean() - slopes(best.constant - 0.2).mean()) / 0.4
     usual = min(1.0, clip) * min(0.15, p * (1.0 - p))
     assert answer.curvature[0] == pytest.approx(max(derivative, 0.01 * usual), rel=1e-9)
