@@ -123,8 +123,8 @@ def test_people_add_up_and_none_exceeds_the_clip(data, loss):
     sensitivity = query.zero_out_sensitivity(data.facts)
     assert max(lengths) <= sensitivity <= clip * (1.0 + 1e-9)
     # the image of either neighbour is rounded
-    assert sensitivity >= clip + 2.0 * rows.rounding(data.facts.n * clip)
-    assert rows.rounding(1.0) > 0.0
+    assert sensitivity >= clip + 2.0 * rows.rounding_error(data.facts.n * clip)
+    assert rows.rounding_error(1.0) > 0.0
     assert max(lengths) > 0.99 * clip or data.design.n_rows == 2
     np.testing.assert_allclose(query.evaluate(data), np.sum(parts, axis=0), rtol=0, atol=sensitivity - clip + 1e-12)
 

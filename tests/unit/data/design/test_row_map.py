@@ -141,7 +141,7 @@ def test_images_err_by_no_more_than_they_say(grids, size):
             differences = [Fraction(float(a)) - b for a, b in zip(rows.image(steps), exact, strict=True)]
             error = math.hypot(*(float(x / Fraction(size)) for x in differences))
             norm = math.hypot(*(float(b / Fraction(size)) for b in exact))
-            assert error <= rows.rounding(norm * size) / size
+            assert error <= rows.rounding_error(norm * size) / size
             errs.append(error)
     assert min(errs) == 0.0
 
@@ -154,7 +154,7 @@ def test_images_that_cancel():
         steps = np.array([top, top - 1.0])
         exact = exact_image(rows, steps)
         error = math.hypot(*(float(Fraction(float(a)) - b) for a, b in zip(rows.image(steps), exact, strict=True)))
-        assert error <= rows.rounding(math.hypot(*map(float, exact)))
+        assert error <= rows.rounding_error(math.hypot(*map(float, exact)))
 
 
 def test_outputs_are_mapped_one_by_one():
@@ -189,7 +189,7 @@ def test_small_entries_beside_large_ones_and_a_zero_map_are_fine():
     assert np.diag(rows.matrix).tolist() == [1.0, 0.0, 0.0, 0.0]
     nothing = RowMap(np.zeros((4, 2)), grids)
     assert not nothing.image(np.full(4, 2.0**50)).any()
-    assert nothing.rounding(0.0) == 0.0
+    assert nothing.rounding_error(0.0) == 0.0
 
 
 def test_a_map_for_another_size_is_refused():

@@ -233,7 +233,7 @@ def test_sharing_is_logged_and_stays_inside(door, shared):
     assert door.holder.shared == [("partial predictions", "clinics")]
     assert shared.reveal_inside(TrustedDomain("clinics", ("north", "south"))).shape == (door.data.facts.n,)
     for stranger in (TrustedDomain("press", ("a",)), TrustedDomain("clinics", ("north", "south", "press"))):
-        with pytest.raises(PlanViolation, match="asked for in"):
+        with pytest.raises(PlanViolation, match="requested in"):
             shared.reveal_inside(stranger)
 
 
