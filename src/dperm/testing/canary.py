@@ -133,12 +133,12 @@ def _statistics(
     source: RandomSource,
     present: bool,
 ) -> tuple[float, float, float, float]:
-    """Return an attacker's statistics: movement of the weights along the canary, its difference between the two halves
-    of the weights, the same for the number of moved weights, and the evidence from all releases, which the guarantee
-    covers.
+    """Return an attacker's statistics of one run.
 
-    The canary pushes all coordinates in the same direction if values are released, and raises the scores of the first
-    half of the candidates if one is selected.
+    They are the movement of the weights along the canary, its difference between the two halves of the weights, the
+    same for the number of moved weights, and the evidence from all releases, which the guarantee covers too. The canary
+    pushes all coordinates in the same direction if values are released, and raises the scores of the first half of the
+    candidates if one is selected.
     """
     holder = _CanaryHolder(data, source, present)
     weights = solver.solve(objective, holder, calibrated).weights

@@ -140,7 +140,7 @@ def _whole_sum(query: Query, value: Summands, declared: float) -> Any:
 
 
 def _objective_ratio(query: Any, facts: Facts, a: PeopleObjective, b: PeopleObjective, declared: float) -> float:
-    """Return the largest change of the gradient between neighbours; checks its direction and the change of curvature."""
+    """Return the largest change of the gradient between neighbours; checks direction and change of curvature."""
     rng = np.random.default_rng(0)
     largest = 0.0
     for scale in (0.0, 1.0, 1e3):

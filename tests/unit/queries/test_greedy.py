@@ -71,13 +71,13 @@ def test_incremental_scores_equal_a_full_pass_bit_for_bit(rule, penalty, numbers
 
 
 @pytest.mark.parametrize("numbers", [EVEN, UNEVEN])
-def test_a_planted_slip_in_the_update_is_seen(monkeypatch, numbers):
+def test_a_planted_bug_in_the_update_is_detected(monkeypatch, numbers):
     monkeypatch.setattr(_RaceState, "_move", lambda self, data, query, changed: None)
     with pytest.raises(AssertionError):
         test_incremental_scores_equal_a_full_pass_bit_for_bit("GS-r", SeparablePenalty(), numbers)
 
 
-def test_limits_of_the_wrong_column_are_seen(monkeypatch):
+def test_limits_of_the_wrong_column_are_detected(monkeypatch):
     monkeypatch.setattr(_RaceState, "_move", _with_shifted_limits(_RaceState._move))
     with pytest.raises(AssertionError):
         test_incremental_scores_equal_a_full_pass_bit_for_bit("GS-r", SeparablePenalty(), UNEVEN)
@@ -91,7 +91,7 @@ def _with_shifted_limits(move):
     return planted
 
 
-def test_another_box_starts_another_race():
+def test_a_different_box_starts_a_new_race():
     data = sparse_data()
     d = data.facts.d
     races = [
@@ -150,7 +150,7 @@ def test_rules_agree_at_zero_and_follow_their_formulas():
     assert query.scores_of(gradients)[1] == pytest.approx((gradient + 0.02) / math.sqrt(curvature[1]))
 
 
-def test_excluded_candidates_keep_their_places():
+def test_excluded_candidates_keep_their_coordinates():
     data = sparse_data()
     d = data.facts.d
     query = GreedyScores(Logistic(), SparseWeights(d, {}, 8.0), 0.25, SeparablePenalty(), excluded=(0, 5, d - 1))
@@ -196,12 +196,12 @@ def test_sensitivity_is_the_same_at_every_step():
 
 # -------------------------------------------------------------------------------------------- numbers of single columns
 @pytest.mark.parametrize("values", [(1.0, 0.0), (1.0, math.nan), (1.0, math.inf), ((1.0,), (2.0,)), 1.0])
-def test_bad_numbers_of_columns_are_refused(values):
+def test_bad_column_constants_are_refused(values):
     with pytest.raises(InvalidInput, match="one for each column"):
         ColumnConstants(values)
 
 
-def test_a_wrong_number_of_numbers_is_refused_before_the_charge():
+def test_a_wrong_number_of_column_constants_is_refused_before_the_charge():
     facts = sparse_data().facts
     for changes in ({"smoothness": ColumnConstants((1.0, 2.0))}, {"limit": ColumnConstants((1.0, 2.0))}):
         given = {"smoothness": 0.25, **changes}
@@ -210,7 +210,7 @@ def test_a_wrong_number_of_numbers_is_refused_before_the_charge():
             query.size(facts)
 
 
-def test_numbers_of_columns_cannot_be_changed_afterwards():
+def test_column_constants_cannot_be_changed_afterwards():
     values = np.ones(3)
     numbers = ColumnConstants(values)
     values[0] = 5.0

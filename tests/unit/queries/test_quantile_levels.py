@@ -22,6 +22,6 @@ def test_levels_stay_inside_by_their_error(n, epsilon):
     assert high == pytest.approx(1.0 - low)
 
 
-def test_many_rows_get_the_levels_that_were_asked_for():
+def test_many_rows_get_the_requested_levels():
     assert reachable_levels(QuantilePurchase(), calibrated(1.0), 10_000_000) == (0.05, 0.95)
     assert reachable_levels(QuantilePurchase(), calibrated(1.0), 10) == (INNERMOST_LEVEL, 1.0 - INNERMOST_LEVEL)

@@ -1,4 +1,4 @@
-"""Queries compute what they say: against plain numpy, for every loss; bad arguments are refused."""
+"""Queries compute their documented values: against plain numpy, for every loss; bad arguments are refused."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_quantile_scores(side, quantile):
         assert np.abs(scores).max() <= query.bound(TableData(X).facts)
 
 
-def test_some_point_is_always_perfect():
+def test_some_point_always_has_score_zero():
     """Also for data outside the grid, where it is the nearest end."""
     grid = np.linspace(-3.0, 3.0, 13)
     inside = TableData(np.random.default_rng(0).uniform(-3, 3, (101, 1)))
@@ -226,7 +226,7 @@ def test_bad_arguments(make, words):
         make()
 
 
-def test_clips_of_few_digits_are_taken_as_doubles():
+def test_single_precision_clips_are_converted_to_double():
     clip = np.float32(0.1)
     for query in (FullGradient(Logistic(), ZERO, clip), FirstMoment(clip), SecondMoment(clip)):
         assert type(query.clip) is float

@@ -1,4 +1,4 @@
-"""Queries in a released metric compute what they say, never exceed their clip, and refuse what does not fit."""
+"""Queries in a released metric: documented values, summands within the clip, refusal of arguments that do not fit."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class OwnLogistic(Logistic):
 
 @pytest.mark.parametrize("label_independence", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("clip", [1e-3, 0.2, 1e9])
-def test_the_short_way_of_logistic_slopes_gives_the_same_bits(data, clip, label_independence):
+def test_the_compiled_logistic_slopes_give_the_same_bits(data, clip, label_independence):
     rows = map_for(data)
     for target in (data.target, np.linspace(-1.0, 2.0, data.design.n_rows)):
         moved = replace(data, target=target)
@@ -163,7 +163,7 @@ def test_the_short_way_of_logistic_slopes_gives_the_same_bits(data, clip, label_
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)], ids=lambda loss: loss.name)
-def test_blind_shortening_does_not_depend_on_the_label(loss):
+def test_label_independent_shortening_does_not_depend_on_the_label(loss):
     """The same row with every label: its gradient over its slope is the same number."""
     rng = np.random.default_rng(0)
     layout = Layout(n=1, n_features=3)
@@ -309,7 +309,7 @@ def test_bad_arguments(make, words):
         make()
 
 
-def test_clips_of_few_digits_are_taken_as_doubles():
+def test_single_precision_clips_are_converted_to_double():
     clip = np.float32(0.1)
     for query in (
         MappedGradient(Logistic(), np.zeros(5), same(), clip, 0.0),
@@ -342,7 +342,7 @@ def test_maps_that_do_not_fit_are_refused_before_the_charge():
         holder.release(RowLengths(1.0, same()), GaussianNoise(calibrated.noise_multiplier("any")), "any")
 
 
-def test_nothing_is_said_about_private_values(data):
+def test_no_warning_about_private_values(data):
     """A warning, or an error where a caller asks for one, would depend on a person's row."""
     rows = map_for(data)
     with np.errstate(all="raise"):

@@ -65,7 +65,7 @@ def test_names_follow_the_data_not_the_dict():
     assert bounds.scaling(2, ["sex", "age"]).scale.tolist() == [0.5, 41.0]
 
 
-def test_a_range_as_wide_as_doubles_go():
+def test_a_range_as_wide_as_all_doubles():
     scaling = Bounds(features=(-1.7e308, 1.7e308)).scaling(1)
     assert scaling.centre.tolist() == [0.0]
     assert scaling.scale.tolist() == [1.7e308]
@@ -248,7 +248,7 @@ def test_a_column_that_is_hardly_ever_set_becomes_a_constant():
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
-def test_what_a_purchase_costs(share):
+def test_cost_of_a_purchase(share):
     X = columns(200)
     p = X.shape[1]
     _, _, scope, holder = bought(X, budget_share=share)

@@ -1,4 +1,4 @@
-"""Sums of single columns along a run of single moves equal those computed afresh, bit for bit."""
+"""Sums of single columns along a run of single changes equal recomputed ones, bit for bit."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def first_difference(data, loss, clip, n_steps=120, seed=1):
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("clip", [None, 0.2])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_run_equals_single_questions(loss, clip, sparse):
+def test_a_run_equals_single_queries(loss, clip, sparse):
     assert first_difference(data_of(sparse=sparse), loss, clip) is None
 
 
-def test_a_run_on_many_rows_equals_single_questions():
+def test_a_run_on_many_rows_equals_single_queries():
     """With many rows slopes have few bits and are computed in single precision, strip by strip."""
     n = 5000
     data, fresh = data_of(n), data_of(n)
@@ -77,7 +77,7 @@ def test_a_run_on_many_rows_equals_single_questions():
         assert abs(loose - whole) <= 1e-6 * n
 
 
-def test_moves_in_a_row_and_rests_between_them_equal_single_questions():
+def test_repeated_changes_and_pauses_equal_single_queries():
     """Slopes are written down only where they may serve again."""
     n, rng = 5000, np.random.default_rng(6)
     data, fresh, weights = data_of(n), data_of(n), BoxedWeights(np.zeros(7), 8.0)
@@ -108,7 +108,7 @@ def test_dense_and_sparse_designs_agree(loss):
         assert query.evaluate(dense).tolist() == query.evaluate(sparse).tolist()
 
 
-def test_an_interrupted_question_leaves_nothing_half_done(monkeypatch):
+def test_an_interrupted_query_leaves_no_half_updated_state(monkeypatch):
     data, weights = data_of(), BoxedWeights(np.zeros(7), 8.0)
     GradientBlock(Logistic(), weights, None, (0,)).evaluate(data)
     moved = weights.with_weight(2, 0.7)

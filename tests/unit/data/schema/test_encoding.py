@@ -1,4 +1,4 @@
-"""One person's cell, of whatever kind, changes one encoded row: columns that mix numbers, texts and nothing."""
+"""One person's cell changes one encoded row only: columns that mix numbers, texts and missing values."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_planted_bugs_are_found(where, name, bug, monkeypatch):
     assert found > 0
 
 
-def test_a_text_does_not_spell_the_others():
+def test_a_text_does_not_change_how_other_cells_are_read():
     schema = Schema((Column("job", "category", categories=("1", "2", "3")),), TARGETS[0])
     jobs = [float(1 + k % 3) for k in range(30)]
     assert schema.encode({"job": jobs}).X.sum() == 30
@@ -117,7 +117,7 @@ def test_a_text_does_not_spell_the_others():
     assert small.encode({"v": [*single, "0.4"]}).X[0, 0] == small.encode({"v": [*single, 0.4]}).X[0, 0] == single[0]
 
 
-def test_a_number_that_stands_for_nothing_does_so_in_every_kind_of_table():
+def test_a_missing_value_code_is_missing_in_every_kind_of_table():
     schema = Schema((Column("v", "number", -20, 20),), TARGETS[0], missing_values=("-9", "99.0"))
     found = [schema.encode({"v": cells}).X.ravel().tolist() for cells in ([-9, 1], [-9.0, 1], ["-9", "1"], [-9, "1"])]
     assert found == [[0.0, 1.0]] * 4
@@ -125,7 +125,7 @@ def test_a_number_that_stands_for_nothing_does_so_in_every_kind_of_table():
 
 
 @pytest.mark.parametrize("cells", [[pd.Timestamp("2020-01-01"), 1.0], [1.0, "a", pd.Timestamp("2020-01-01")]])
-def test_dates_are_refused_among_anything(cells):
+def test_dates_are_refused_in_mixed_columns(cells):
     with pytest.raises(InvalidData, match="neither numbers nor text"):
         Schema((COLUMNS[0],), TARGETS[0]).encode({"job": cells})
 
