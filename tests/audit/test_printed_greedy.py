@@ -15,7 +15,7 @@ from scipy import special
 from dperm.data.design.weights import SparseWeights
 from dperm.errors import Unsupported
 from dperm.objective import L1, BoxPenalty, Logistic, NoPenalty, Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate

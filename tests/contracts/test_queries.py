@@ -109,7 +109,7 @@ def test_planted_bugs_are_caught(make, raw):
         check_query(make, raw=raw, n_random=1)
 
 
-def test_a_needlessly_large_sensitivity_is_noticed():
+def test_a_needlessly_large_sensitivity_is_detected():
     class TooCareful(FullGradient):
         def zero_out_sensitivity(self, facts):
             return 10.0 * super().zero_out_sensitivity(facts)

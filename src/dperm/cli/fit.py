@@ -188,10 +188,10 @@ def _ledger(path: Path, options: dict[str, Any], output: Output) -> tuple[Any, s
     """
     import numpy as np
 
-    from dperm.data.tables.files import name_without_ending
+    from dperm.data.tables.files import name_without_suffix
 
     given = options["dataset"]  # the ledger refuses an empty one, as from a variable that is not set
-    wanted = name_without_ending(path) if given is None else given
+    wanted = name_without_suffix(path) if given is None else given
     ledger = open_ledger(options["address"], wanted, create=True)
     file = str(ledger.fingerprint([np.memmap(path, np.uint8, mode="r")]))
     known = ledger.known_as(file)

@@ -1,4 +1,4 @@
-"""``dperm predict``: a saved model on a table in a file."""
+"""``dperm predict``: predict with a saved model for a table in a file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dperm.errors import InvalidInput
 __all__ = ["predict"]
 
 _TO_PREDICT = (
-    "column {!r} does not hold numbers only, as the model needs it: correct the file.",
-    "column {!r} has missing or infinite values, and the model knows nothing to stand in for them: correct the file.",
+    "column {!r} must hold numbers only, because the model was trained on numbers: correct the file.",
+    "column {!r} has missing or infinite values, and the model has no rule to replace them: correct the file.",
 )
 
 
@@ -32,7 +32,7 @@ _TO_PREDICT = (
 def predict(model: Path, file: Path, out: Path | None, force: bool, probabilities: bool, output: Output) -> None:
     """Predict the target of every row of the table FILE with MODEL.
 
-    A model with a schema takes raw columns. Predictions cost no privacy of the people it learnt from.
+    A model with a schema takes raw columns. Predictions cost no privacy of the people it was trained on.
     """
     import dperm
     from dperm.atomic_files import write_atomically
@@ -43,7 +43,7 @@ def predict(model: Path, file: Path, out: Path | None, force: bool, probabilitie
     loaded: Any = dperm.load(model)
     table = open_table(file)
     if probabilities and not hasattr(loaded, "predict_proba"):
-        raise InvalidInput(f"{loaded.estimator} gives no probabilities: leave --probabilities out.")
+        raise InvalidInput(f"{loaded.estimator} does not predict probabilities: leave out --probabilities.")
     X = loaded.schema.encode(table).X if loaded.schema is not None else _plain(loaded, table)
     columns: dict[str, list[Any]] = {"prediction": loaded.predict(X).tolist()}
     if probabilities:
@@ -64,17 +64,19 @@ def predict(model: Path, file: Path, out: Path | None, force: bool, probabilitie
 
 
 def _plain(model: Any, table: Any) -> Any:
-    """Return the columns of a model that was fitted on numbers alone."""
+    """Return the columns for a model that was fitted on numbers, without a schema."""
     import numpy as np
 
     from dperm.cli.training import numeric
 
     if model.feature_names_in_ is None:
-        raise InvalidInput("this model knows no column names: predict in Python, with columns in their order.")
+        raise InvalidInput(
+            "this model has no column names: predict in Python, with the columns in the order of the training data."
+        )
     names = [str(name) for name in model.feature_names_in_]
     parts = [
         np.column_stack([numeric(chunk[name], name, _TO_PREDICT) for name in names]) for chunk in table.chunks(names)
     ]
     if not parts:
-        raise InvalidInput(f"{table.path.name} has column names and no rows.")
+        raise InvalidInput(f"{table.path.name} has column names but no rows.")
     return np.vstack(parts)

@@ -1,4 +1,4 @@
-"""``dperm schema``: draft what is public about a table, and confirm it."""
+"""``dperm schema``: draft a schema of a table, and confirm it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["schema"]
 @target_option(help="Column to predict.")
 @click.option("--out", type=FILE, default=Path("schema.toml"), show_default=True, help="File to write.")
 @click.option("--force", is_flag=True, help="Write over an existing file.")
-@click.option("--confirm", is_flag=True, help="FILE is a schema: declare its unconfirmed lines public as they stand.")
+@click.option("--confirm", is_flag=True, help="FILE is a schema: declare its unconfirmed lines public, unchanged.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @with_output
 def schema(file: Path, target: str | None, out: Path, force: bool, confirm: bool, yes: bool, output: Output) -> None:
     """Draft a schema of the table FILE: its columns, their kinds, bounds and categories.
 
-    Names and types are used where they tell enough. What is read from values is listed as unconfirmed, and no fit
-    takes it before you have replaced it by what is publicly known, or confirmed it. Where many values lie outside the
-    usual bounds of a name, a note says so and the draft stays as it is.
+    Names and types are used if they are sufficient. Entries that are read from values are listed as unconfirmed, and no
+    fit uses them before you have replaced them by publicly known values, or confirmed them. If many values lie outside
+    the usual bounds of a name, a note says so and the draft does not change.
     """
     if confirm:
         _confirm(file, yes, output)
@@ -45,14 +45,14 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
     from dperm.data.tables.files import open_table
 
     table = open_table(file)
-    table.require([target])  # before --out, which is of no use with a wrong column
+    table.require([target])  # before --out is checked: a wrong column is the more important mistake
     check_outputs([out], inputs=(file,), force=force)
     draft = draft_schema(table, target)
     write_atomically(out, schema_to_toml(draft.schema, file.name, str(out), draft.notes))
 
     def show(output: Output) -> None:
         rows = []
-        for part in (draft.schema.target, *draft.schema.columns):
+        for part in draft.schema.parts:
             role = "target, " if part is draft.schema.target else ""
             read = ", ".join(part.unconfirmed) or "nothing"
             rows.append((part.name, role + part.kind, read, draft.notes.get(part.name, "")))
@@ -60,8 +60,8 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
         output.text(f"\nWritten: {out}")
         if draft.schema.unconfirmed:
             output.text(
-                "What was read from values is not public yet: write what is known instead and delete the lines "
-                f"`unconfirmed`, or run `dperm schema --confirm {shlex.quote(str(out))}`."
+                "Entries that were read from values are not public yet: replace them by publicly known values and "
+                f"delete the lines `unconfirmed`, or run `dperm schema --confirm {shlex.quote(str(out))}`."
             )
 
     for advice in draft.unusual.values():
@@ -81,13 +81,13 @@ def _confirm(file: Path, yes: bool, output: Output) -> None:
     from dperm.data.schema.schema_file import confirmed_text
 
     read = Schema.read(file)
-    waiting = [part for part in (read.target, *read.columns) if part.unconfirmed]
+    waiting = [part for part in read.parts if part.unconfirmed]
     if waiting and not yes:
-        click.echo("Read from the data, and about to be declared public as they stand:", err=True)
+        click.echo("These entries were read from the data and will be declared public, unchanged:", err=True)
         for part in waiting:
             click.echo(f"  {part.name}: {', '.join(part.unconfirmed)}", err=True)
-        if not click.confirm("Could anyone know all of this without these data?", err=True):
-            raise DpermError("nothing was confirmed and nothing was written.")
+        if not click.confirm("Is all of this publicly known without these data?", err=True):
+            raise DpermError("nothing was confirmed, and nothing was written.")
     if waiting:
         write_atomically(file, confirmed_text(file.read_text(encoding="utf-8")))
     names = [part.name for part in waiting]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dperm.data.schema.schema import NUMBER, TRUTH, Column, Target
+from dperm.data.schema.schema import BOOLEAN, NUMBER, Column, Target
 from dperm.estimators.central.scoring import PaidScore
 from dperm.estimators.persistence.prediction import column_limits
 from dperm.estimators.persistence.saved import SavedClassifier, SavedModel
@@ -102,7 +102,7 @@ def _declared(model: SavedModel) -> list[tuple[str, str]]:
 def _declared_as(part: Column | Target) -> str:
     if part.kind == NUMBER:
         return f"{part.low:g} to {part.high:g}"
-    if part.kind == TRUTH:
+    if part.kind == BOOLEAN:
         return "true or false"
     labels = [str(one) for one in (part.classes if isinstance(part, Target) else part.categories)]
     shown = labels[:1]

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.design.bounds import Bounds
-from dperm.data.schema.draft import not_taken
+from dperm.data.schema.draft import reason_to_ignore
 from dperm.data.schema.encoded_rows import encoded_rows
-from dperm.data.schema.encoding import parsed
+from dperm.data.schema.encoding import parse_numbers
 from dperm.data.schema.schema import CLASSES, Schema
 from dperm.data.tables.files import TableFile
 from dperm.data.tables.raw_columns import BOOLEAN
@@ -60,7 +60,7 @@ def read_by_schema(table: TableFile, path: Path, target: str | None) -> Training
         raise InvalidInput(
             f"--target is {target!r} and {path.name} is for target {schema.target.name!r}: draft another."
         )
-    schema.require_confirmed(str(path))
+    schema.require_confirmed_entries(str(path))
     table.require([schema.target.name, *(column.name for column in schema.used)])
     known = {schema.target.name, *(column.name for column in schema.columns)}
     unknown = [name for name in table.names if name not in known]
@@ -95,7 +95,7 @@ def read_to_buy_bounds(table: TableFile, target: str, drop: tuple[str, ...], reg
         raise InvalidInput("no column is left to learn from: drop fewer.")
     for name in names:
         kind = table.kind(name)
-        if advice := not_taken(name, kind):
+        if advice := reason_to_ignore(name, kind):
             why = advice[0].lower() + advice[1:]  # in the middle of a sentence
             raise InvalidData(f"column {name!r} is not taken: {why} Leave it out with --drop, or draft a schema.")
     if not _fits_memory(table, len(names)):
@@ -106,7 +106,7 @@ def read_to_buy_bounds(table: TableFile, target: str, drop: tuple[str, ...], reg
         parts.append(np.column_stack([numeric(chunk[name], name) for name in names]))
         targets.extend(chunk[target])
     if not parts:
-        raise InvalidData(f"{table.path.name} has column names and no rows.")
+        raise InvalidData(f"{table.path.name} has column names but no rows.")
     if any(one is None or (isinstance(one, str) and not one.strip()) for one in targets):
         raise InvalidData(f"target {target!r} has missing values: remove those rows by a rule that is public.")
     y: NDArray[Any] | None
@@ -122,7 +122,7 @@ def read_to_buy_bounds(table: TableFile, target: str, drop: tuple[str, ...], reg
 
 def _as_numbers(values: list[Any]) -> FloatArray | None:
     try:
-        found = parsed(values)
+        found = parse_numbers(values)
     except (TypeError, ValueError):
         return None
     return found if np.isfinite(found).all() else None
@@ -139,9 +139,8 @@ def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> Float
     """Return a column as finite numbers; ``refusals`` are the sentences for text and for missing values."""
     if not isinstance(raw, np.ndarray):
         try:
-            raw = parsed(
-                one if one and one.strip() else "nan" for one in raw
-            )  # an empty cell is a missing value, not text
+            # an empty cell is a missing value, not a text
+            raw = parse_numbers(one if one and one.strip() else "nan" for one in raw)
         except (TypeError, ValueError):
             raw = None
     if raw is None:
@@ -154,7 +153,7 @@ def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> Float
 def _check_target(y: Any, name: str) -> None:
     """Refuse a target that does not vary; only the owner of the data sees this, before anything is charged."""
     if len(y) and (y == y[0]).all():
-        raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
+        raise InvalidData(f"target {name!r} has only one value: there is nothing to predict.")
 
 
 def held_out(n: int, fraction: float) -> BoolArray:
@@ -171,7 +170,7 @@ def held_out(n: int, fraction: float) -> BoolArray:
 
 def _fits_memory(table: TableFile, n_columns: int) -> bool:
     free = _free_memory()
-    return free is None or _COPIES * 8.0 * table.about_rows() * n_columns <= _PART_OF_MEMORY * free
+    return free is None or _COPIES * 8.0 * table.approximate_rows() * n_columns <= _PART_OF_MEMORY * free
 
 
 def _free_memory() -> int | None:

@@ -3,7 +3,7 @@
 ``word`` is a uniform 64-bit integer: its lowest bit is the sign, the other 63 bits give the first digits of the tail
 probability p in (0, 1/2). The sample's magnitude is z = tail^-1(p), its cell floor(scale * z). Double arithmetic only
 filters: an interval that certainly contains the true z is computed, and a draw is reported as undecided when the
-interval crosses a cell boundary. Undecided draws are settled with more digits elsewhere.
+interval crosses a cell boundary. The caller decides such draws with more digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["LIBM_ERROR", "filtered_cell", "filtered_cells"]
 # the real error on the platform they run on: about 1e-15.
 LIBM_ERROR = 2e-13
 
-_SMALLEST = 1024  # below this the 63 digits say too little about p: always settle exactly
+_SMALLEST = 1024  # below this the 63 digits determine p too coarsely: always undecided
 _ROOT_2PI = math.sqrt(2.0 * math.pi)
 
 

@@ -19,7 +19,7 @@ __all__ = ["clipped_sums_dense", "clipped_sums_sparse"]
 # Sums of whole numbers below 2^53 are the same in any order, so the compiler may reassociate them into vector lanes.
 _ANY_ORDER = {"reassoc", "nsz"}
 
-# Positions are made unsigned: for signed ones numba checks at every entry whether to count from the end.
+# Positions are unsigned, because numba checks every signed index for counting from the end.
 
 
 @njit(cache=True, fastmath=_ANY_ORDER)
@@ -72,7 +72,7 @@ def _sparse(
 def _sparse_alike(
     data: FloatArray, indices: Any, indptr: Any, slopes: FloatArray, limit: float, out: FloatArray
 ) -> None:
-    """The same with zeros not stored and one limit: with few entries in a column, reading less is what counts."""
+    """The same for implicit zeros and one limit: it reads less, which matters for columns with few entries."""
     start = np.uint64(indptr[0])
     for j in range(out.size):
         stop, total = np.uint64(indptr[j + 1]), 0.0
@@ -95,16 +95,16 @@ def _each(limits: FloatArray | float, size: int) -> FloatArray:
 
 
 def clipped_sums_dense(values: FloatArray, slopes: FloatArray, limits: FloatArray | float, out: FloatArray) -> None:
-    """Write sums over rows of clip(values[i, j] * slopes[i], -limits[j], limits[j]), one limit for all or for each."""
+    """Write sums over rows of clip(values[i, j] * slopes[i], -limits[j], limits[j]); one limit or one per column."""
     _dense(values, slopes, _each(limits, out.size), out)
 
 
 def clipped_sums_sparse(
     matrix: Any, implicit: FloatArray | None, slopes: FloatArray, limits: FloatArray | float, out: FloatArray
 ) -> None:
-    """The same for a CSC matrix of differences to a column's implicit value, all zero if None; cost by nonzeros.
+    """The same for a CSC matrix of differences to a column's implicit value (None: all zero); cost by stored entries.
 
-    Rows that are not stored all have the implicit value, so their sum is taken once per different (value, limit).
+    Rows that are not stored all have the implicit value, so their sum is computed once per distinct (value, limit).
     """
     if implicit is None:
         implicit = np.zeros(out.size)

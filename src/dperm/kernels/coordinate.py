@@ -1,8 +1,8 @@
 """One coordinate's clipped gradient sum in one pass over dense columns, compiled.
 
 Scores are first brought up to date with the step made before (``change`` times the column ``before``), so that a step
-reads each array once. Only correctly rounded operations are used, so an element's value does not depend on where it
-stands or on how the compiler splits the loop; what is added up are whole numbers, exact in any order.
+reads each array once. Only correctly rounded operations are used, so an element's value does not depend on its position
+or on how the compiler splits the loop; the sums are of whole numbers, exact in any order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 ShortArray = NDArray[np.float32]
 
-STRIP = 512  # rows whose numbers stay in the nearest cache from one loop to the next
+STRIP = 512  # rows whose numbers stay in the processor's first cache from one loop to the next
 
 
 # These two add whole numbers below 2^53: the compiler may fuse and reassociate, as nothing is rounded. They are
@@ -62,7 +62,7 @@ def clipped_column_sum(column: FloatArray, slopes: FloatArray | ShortArray, limi
 def residual_slopes(
     scores: FloatArray, spacing: float, target: FloatArray, bound: float, per_grid: float, slopes: FloatArray
 ) -> None:
-    """Write down clip(scores * spacing - target), rounded toward zero on the grid."""
+    """Write clip(scores * spacing - target), rounded toward zero on the grid, into ``slopes``."""
     for i in range(scores.size):
         slopes[i] = np.trunc(min(max(scores[i] * spacing - target[i], -bound), bound) * per_grid)
 
@@ -79,7 +79,7 @@ def moved_residual_sum(
     per_grid: float,
     limit: float,
 ) -> float:
-    """Move the scores; sum as above with the slopes of :func:`residual_slopes`."""
+    """Update the scores, then return :func:`clipped_column_sum` with the slopes of :func:`residual_slopes`."""
     total = 0.0
     for i in range(scores.size):
         score = _moved(scores[i], before[i], change)
@@ -101,7 +101,7 @@ def moved_logistic_sum(
     limit: float,
     slopes: FloatArray,
 ) -> float:
-    """The same with slopes sigmoid(scores * spacing) - target; targets are in grid steps, slopes are written down."""
+    """The same with slopes sigmoid(scores * spacing) - target, kept in ``slopes``; targets are in grid steps."""
     total = 0.0
     for i in range(scores.size):
         score = _moved(scores[i], before[i], change)
@@ -123,7 +123,7 @@ def _move(before: FloatArray, change: float, scores: FloatArray, spacing: float,
 
 
 @njit(error_model="numpy")
-def _short_slopes(predictions: ShortArray, target: ShortArray, per_grid: float, slopes: ShortArray) -> None:
+def _short_slopes(predictions: ShortArray, target: ShortArray, per_grid: np.float32, slopes: ShortArray) -> None:
     for i in range(slopes.size):
         slopes[i] = np.trunc(short_fma(short_sigmoid(predictions[i]), per_grid, -target[i]))
 
@@ -142,7 +142,7 @@ def moved_short_logistic_sum(
 ) -> float:
     """:func:`moved_logistic_sum` with slopes in single precision, for short grids.
 
-    Slopes that nobody will ask for again need not leave the cache: ``slopes`` may be as short as a strip.
+    ``slopes`` may be as short as a strip: slopes that will not be used again then stay in the processor's cache.
     """
     total, short = 0.0, np.float32(per_grid)
     predictions, kept = np.empty(STRIP, np.float32), slopes.size >= scores.size

@@ -1,4 +1,4 @@
-"""Sums that come out the same in any order: integers held in doubles.
+"""Sums that are the same in any order: integers held in doubles.
 
 Floating-point sums change with the order of the rows, the number of threads and the split into chunks, so a person's
 influence on a gradient would not stop at the person's own summand. Here every factor is first rounded to a
@@ -87,7 +87,7 @@ def weights_on_grid(weights: FloatArray, bits: int, box: float | None = None) ->
     if largest == 0.0:
         return np.zeros_like(weights), 1.0
     spacing = math.ldexp(power_of_two_above(largest), -bits)
-    if spacing == 0.0:  # weights next to the smallest double have no finer grid: they are rounded to nothing
+    if spacing == 0.0:  # weights near the smallest double have no finer grid: they are rounded to zero
         return np.zeros_like(weights), 1.0
     clipped = weights if box is None else np.clip(weights, -box, box)
     rounded: FloatArray = np.rint(clipped / spacing)

@@ -1,11 +1,11 @@
 """Greedy scores, and gradient sums kept up to date on sparse designs, compiled.
 
-A score is one scalar function of a coordinate's gradient, weight and public numbers, made of IEEE operations that round
-correctly, so it is the same wherever it is computed.
+A score is one scalar function of a coordinate's gradient, weight and public numbers, made of correctly rounded IEEE
+operations, so it is the same wherever it is computed.
 
 A step on one coordinate changes the slopes of the rows in which that coordinate is not zero, and through them the sums
-of the columns that those rows touch. All numbers are whole: what is added and taken away leaves exactly the sum that a
-full pass would give.
+of the columns that those rows touch. All numbers are whole, so adding new and subtracting old products leaves exactly
+the sum of a full pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ LARGEST_VIOLATION, LONGEST_STEP, LARGEST_DECREASE = 0, 1, 2
 
 
 @njit(cache=True)
-def _score(gradient: float, weight: float, root: float, curvature: float, penalty: Any, rule: int) -> float:
+def _score(
+    gradient: float, weight: float, root: float, curvature: float, penalty: tuple[float, float, float, float], rule: int
+) -> float:
     """Score of one penalised coordinate; ``penalty`` is (l1, l2, low, high)."""
     l1, l2, low, high = penalty
     boxed = low > -math.inf or high < math.inf
@@ -62,7 +64,8 @@ def column_scores(
 ) -> FloatArray:
     """Scores of some columns, whose mean gradients are ``gradients * factor``.
 
-    ``curvature`` and its ``roots`` hold one number for each column or one for all, ``free`` says who has no penalty.
+    ``curvature`` and its ``roots`` hold one number for each column or one for all; ``free`` marks columns without
+    penalty.
     """
     out = np.empty(columns.size)
     each = 1 if curvature.size > 1 else 0

@@ -17,12 +17,12 @@ from dperm.types import FloatArray
 __all__ = ["NOT_FINITE", "OUTSIDE", "UNDECIDED", "locate", "update_weights"]
 
 
-#: what the kernels return instead of an index or a count
+#: returned by the kernels instead of an index or a count
 UNDECIDED = -1
 NOT_FINITE = -2
 OUTSIDE = -3
 
-# 2^-k for k = 0..1022; what is smaller next to 1 is left out
+# 2^-k for k = 0..1022, then 0: smaller weights are negligible next to 1
 _HALVES = np.append(0.5 ** np.arange(1023.0), 0.0)
 _LAST = len(_HALVES) - 1
 _LOG2E, _LN2 = 1.0 / math.log(2.0), math.log(2.0)
@@ -45,7 +45,7 @@ def update_weights(
 
     ``parts`` and ``powers`` have a row for each group. Nothing is changed if a score is not finite (``NOT_FINITE``) or
     a place is not below ``size`` (``OUTSIDE``). Of several scores for one place the last counts. ``stale`` marks groups
-    while they wait and is left all False.
+    whose total must be recomputed and is all False afterwards.
     """
     for i in range(places.size):
         if not math.isfinite(scores[i]):
@@ -97,7 +97,7 @@ def locate(parts: FloatArray, powers: Any, point: float) -> int:
     before = after = 0.0
     for k in range(n):
         after = before + parts[k] * _HALVES[min(top - powers[k], _LAST)]
-        # the first starts at exactly nothing and the last ends at exactly everything
+        # the first interval starts at exactly 0 and the last ends at exactly the total
         if k == n - 1 or target < after:
             sure = (k == 0 or target >= before + margin) and (k == n - 1 or target <= after - margin)
             return k if sure else UNDECIDED

@@ -1,4 +1,4 @@
-"""What people compute for a report, one person at a time: nobody's value depends on who else is asked."""
+"""Values that people report in the local model, compiled: each depends on that person's own record alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def monomials(
         for j in range(ball):
             longest = max(longest, abs(float(records[i, j])))
         total = 0.0
-        for j in range(ball):  # longest entry first: the square of a huge one would overflow
+        for j in range(ball):  # divided by the largest entry first: the square of a huge one would overflow
             part = float(records[i, j]) / longest
             total += part * part
         length = max(longest * np.sqrt(total), 1.0)

@@ -1,9 +1,8 @@
 """Sums over pairs of entries of compressed rows, compiled: lengths of mapped rows, and second moments.
 
-All products and sums of entries with a map, and all sums of second moments, are whole numbers below 2^53, so no order
-of the stored entries, and leaving out those that are zero, changes a bit. Squares of mapped entries do round: they are
-added one after the other in the order of the map's columns, as for dense rows, so a row's length does not depend on how
-the row is stored.
+All products and sums of entries with a map, and all sums of second moments, are whole numbers below 2^53, so neither
+the order of the stored entries nor leaving out zeros changes a bit. Squares of mapped entries do round: they are added
+in the order of the map's columns, as for dense rows, so a row's length does not depend on how the row is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dperm.types import FloatArray
 __all__ = ["mapped_squares", "second_moments", "stretched_squares"]
 
 
-_ROWS = 8  # rows whose squares are added side by side: one addition need not wait for another row's
+_ROWS = 8  # rows whose squares are added side by side, so that additions of different rows overlap
 
 
 @njit(cache=True, error_model="numpy")
@@ -104,7 +103,7 @@ def second_moments(
     """Sum of v v' over the rows of a CSR array with sorted indices, ``constant`` as their last entry.
 
     v is entry times height times ``unit`` times the row's factor times ``per_step``, cut toward zero. There are as many
-    ``heights`` as columns, that of the constant included if there is one: it may be 0 and is a column all the same.
+    ``heights`` as columns, including that of the constant if there is one (even if it is 0).
     """
     d = heights.size
     out = np.zeros((d, d))
@@ -112,22 +111,3 @@ def second_moments(
     below = np.tril_indices(d, -1)
     out[below] = out.T[below]
     return out
-
-
-@njit(cache=True, error_model="numpy")
-def compress(block: FloatArray, found: int, ends: Any, columns: Any, entries: FloatArray) -> int:
-    """Append the entries of dense rows that are not zero after the ``found`` ones; -1 if there is no room for them.
-
-    ``ends`` takes the number of entries up to each row's last.
-    """
-    room = entries.size - block.shape[1]
-    for i in range(block.shape[0]):
-        if found > room:
-            return -1
-        for j in range(block.shape[1]):
-            # written whether it counts or not, and over again if it does not: no branch to mispredict
-            entry = block[i, j]
-            entries[found], columns[found] = entry, j
-            found += entry != 0.0
-        ends[i] = found
-    return found

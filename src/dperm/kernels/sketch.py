@@ -1,6 +1,6 @@
-"""Random signs that everyone can make from a public seed, and sums with them.
+"""Random signs that everyone can derive from a public seed, and sums with them.
 
-The signs are public, so they protect nobody; they come from a hash, so that every participant gets the same ones on
+The signs are public, so they give no protection. They come from a hash, so every participant derives the same ones on
 every machine.
 """
 
@@ -25,7 +25,8 @@ def sign_rows(seed: str, n_rows: int, n: int) -> Iterator[tuple[slice, FloatArra
         part = slice(start, min(start + _ROWS, n_rows))
         packed = [hashlib.shake_256(f"{seed}/{k}".encode()).digest(-(-n // 8)) for k in range(part.start, part.stop)]
         bits = np.unpackbits(np.frombuffer(b"".join(packed), np.uint8).reshape(len(packed), -1), axis=1, count=n)
-        yield part, 2.0 * bits - 1.0
+        signs: FloatArray = 2.0 * bits.astype(np.float64) - 1.0
+        yield part, signs
 
 
 def sketched(seed: str, n_rows: int, values: FloatArray) -> FloatArray:
@@ -41,7 +42,7 @@ def sketched(seed: str, n_rows: int, values: FloatArray) -> FloatArray:
 
 
 def spread_back(seed: str, n: int, sketch: FloatArray) -> FloatArray:
-    """Transposed signs times a sketch, divided by its length: the sketched values themselves, up to its error."""
+    """Transposed signs times a sketch, divided by its length: an estimate of the sketched values."""
     out = np.zeros(n)
     for part, signs in sign_rows(seed, len(sketch), n):
         out += signs.T @ sketch[part]

@@ -1,13 +1,14 @@
 """The mathematics of a problem: losses, penalties, constraints and the objective made of them.
 
-Nothing here holds data or adds noise.  The registries map a name to its class; adding a line to one enrols a
-new class in the test suites that run over all of them.
+Nothing here holds data or adds noise, and nothing above :mod:`dperm.kernels` is imported. A new loss goes into
+``losses.py``, a new penalty into ``penalties.py`` and a new constraint into ``constraints.py``; a line in the registry
+below enrols it in the test suites that run over all of them.
 """
 
 from __future__ import annotations
 
-from dperm.objective._loss import Loss
 from dperm.objective.constraints import Box, Constraint, L1Ball, Simplex
+from dperm.objective.loss_base import Loss
 from dperm.objective.losses import Huber, Logistic, Multinomial, SmoothedHinge, Squared
 from dperm.objective.objective import Objective
 from dperm.objective.penalties import L1, L2, BoxPenalty, ElasticNet, GroupL2, NoPenalty, Penalty

@@ -1,41 +1,24 @@
 r"""Constraints: compact convex sets in which the weights must stay.
 
-Each set can be projected onto, and can be asked for the vertex (*atom*) that is best for a linear function,
-which is all that Frank-Wolfe needs.  Weights have shape (d,), or (d, K) for K outputs; a set then speaks
-about all :math:`d K` entries together.
+Each set offers a projection and the vertex (*atom*) that minimises a linear function, which is all that Frank-Wolfe
+needs.  Weights have shape (d,), or (d, K) for K outputs; a constraint then applies to all :math:`d K` entries
+together.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput
-from dperm.objective._checks import (
-    Bound,
-    FloatArray,
-    bounds,
-    non_negative,
-    per_row,
-    positive,
-    weights,
-)
-
-
-def _dimension(d: Any) -> int:
-    try:
-        dimension = operator.index(d)
-    except TypeError:
-        raise InvalidInput(f"d must be an integer, got {d!r}.") from None
-    if dimension < 1:
-        raise InvalidInput(f"d must be 1 or more, got {dimension}.")
-    return dimension
+from dperm.objective.weight_checks import Bound, bounds, per_row, weights
+from dperm.types import FloatArray
+from dperm.validation import non_negative, positive, whole
 
 
 def _project_simplex(w: FloatArray, radius: float) -> FloatArray:
@@ -133,10 +116,10 @@ class L1Ball(Constraint):
         return atom
 
     def atoms_count(self, d: int) -> int:
-        return 2 * _dimension(d)
+        return 2 * whole("d", d)
 
     def diameter(self, d: int) -> float:
-        _dimension(d)
+        whole("d", d)
         return 2.0 * self.radius
 
 
@@ -176,10 +159,10 @@ class Simplex(Constraint):
         return atom
 
     def atoms_count(self, d: int) -> int:
-        return _dimension(d)
+        return whole("d", d)
 
     def diameter(self, d: int) -> float:
-        return 0.0 if _dimension(d) == 1 else math.sqrt(2.0) * self.radius
+        return 0.0 if whole("d", d) == 1 else math.sqrt(2.0) * self.radius
 
 
 @dataclass(frozen=True)
@@ -213,7 +196,7 @@ class Box(Constraint):
     def _widths(self, d: int) -> FloatArray:
         """Side lengths for ``d`` weights; bounds per row are repeated for each output."""
         widths = np.atleast_1d(np.asarray(self.high, dtype=np.float64) - np.asarray(self.low, dtype=np.float64))
-        repeats, rest = divmod(_dimension(d), len(widths))
+        repeats, rest = divmod(whole("d", d), len(widths))
         if rest or not repeats:
             raise InvalidInput(f"d must be a multiple of the {len(widths)} bounds, got {d}.")
         return np.repeat(widths, repeats)

@@ -1,27 +1,24 @@
 r"""Losses: functions :math:`\ell(z, y)` of one prediction and one target.
 
-A loss holds no data and adds no noise.  What privacy needs from it is its *slope*
-:math:`\partial\ell/\partial z`: the gradient of one row is slope times row, so a bound on the slope bounds
-what one person can change.
+A loss holds no data and adds no noise.  Privacy depends on its *slope* :math:`\partial\ell/\partial z`: the
+gradient of one row is slope times row, so a bound on the slope bounds what one person can change.
 
-Two properties of ``slope`` and ``curvature`` are relied on by sensitivity proofs, and hold bit for bit:
+The sensitivity proofs rely on two properties of ``slope`` and ``curvature``, which hold bit for bit:
 
 * each element is one scalar function of ``(z[i], y[i])`` alone.  It does not depend on the position in the
   array, its length, strides or alignment, so replacing one row changes one element.  The vectorised ``exp``,
   ``log1p`` and ``tanh`` of numpy may round differently in the body and in the tail of an array and are not
-  used; the special functions of scipy run a scalar loop, ``+ - * /``, comparisons and clipping are correctly
-  rounded, and the compiled logistic function is made of nothing else;
-* the floating-point result never exceeds ``slope_bound`` (``curvature_bound``), whatever finite numbers come
-  in.
+  used.  The special functions of scipy run a scalar loop; ``+ - * /``, comparisons and clipping are correctly
+  rounded, and the compiled logistic function uses nothing else;
+* the floating-point result never exceeds ``slope_bound`` (``curvature_bound``) for any finite input.
 
-Neither predictions nor targets are ever refused for their values, because an error would tell about a person:
-targets outside the range of a loss are mapped into it, as each class says.
+Predictions and targets are never refused for their values, because an error would reveal something about a person.
+Targets outside the range of a loss are mapped into it; each class documents how.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,8 +27,9 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, expm1, log_expit
 
 from dperm.errors import InvalidInput
-from dperm.objective._checks import FloatArray, positive
-from dperm.objective._loss import Loss, ResidualLoss, Task, pair, quiet, vector
+from dperm.objective.loss_base import Loss, ResidualLoss, Task, pair, quiet, vector
+from dperm.types import FloatArray
+from dperm.validation import positive, whole
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class Multinomial(Loss):
     :math:`\operatorname{diag}(p) - p p^\top` has spectral norm at most 1/2; ``curvature`` returns for each row
     the Gershgorin bound on that norm, :math:`\max_k 2 p_k (1 - p_k) \le 1/2`.
 
-    A target that is no class index matches no class: its slope is :math:`p`, of norm at most 1.
+    A target that is not a class index matches no class: its slope is :math:`p`, of norm at most 1.
 
     Parameters
     ----------
@@ -123,13 +121,7 @@ class Multinomial(Loss):
     task: ClassVar[Task] = "classification"
 
     def __post_init__(self) -> None:
-        try:
-            n_classes = operator.index(self.n_classes)
-        except TypeError:
-            raise InvalidInput(f"n_classes must be an integer, got {self.n_classes!r}.") from None
-        if n_classes < 2:
-            raise InvalidInput(f"n_classes must be 2 or more, got {n_classes}.")
-        object.__setattr__(self, "n_classes", n_classes)
+        object.__setattr__(self, "n_classes", whole("n_classes", self.n_classes, least=2))
 
     @property
     def n_outputs(self) -> int:
@@ -264,7 +256,7 @@ class Huber(ResidualLoss):
     Parameters
     ----------
     threshold : float
-        Where the loss turns linear; also the slope bound.
+        Residual beyond which the loss is linear; also the slope bound.
 
     Examples
     --------
@@ -364,5 +356,5 @@ class SmoothedHinge(Loss):
         return up / (up + down)
 
 
-#: losses whose slope is the clipped residual, as compiled kernels take for granted
+#: losses whose slope is the clipped residual, which the compiled kernels assume
 RESIDUAL_LOSSES: tuple[type[Loss], ...] = (Squared, Huber)

@@ -1,4 +1,4 @@
-r"""The objective: mean loss, plus penalty, over a constraint set."""
+"""The objective: mean loss plus penalty, over a constraint set."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.objective._checks import FloatArray, Step, indices, step_length, weights
-from dperm.objective._loss import Loss
 from dperm.objective.constraints import Constraint
+from dperm.objective.loss_base import Loss
 from dperm.objective.penalties import L2, NoPenalty, Penalty
-from dperm.types import BoolArray
+from dperm.objective.weight_checks import Step, step_length, weights
+from dperm.types import BoolArray, FloatArray
+from dperm.validation import indices
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Objective:
         """Return mean loss plus penalty.
 
         The value is **not private**: it is for tests and reference computations on plain arrays.  The
-        constraint is not part of it; ask ``constraint.contains``.
+        constraint is not part of it; use ``constraint.contains``.
 
         Parameters
         ----------
@@ -116,7 +117,7 @@ class Objective:
         if not (constraint is None or separable or isinstance(self.penalty, NoPenalty | L2)):
             raise Unsupported(
                 f"the penalty {self.penalty.name!r} with the constraint {constraint.name!r} has no exact"
-                " prox; use one of the two."
+                " prox: use only one of the two."
             )
         length = step_length(step, array, per_weight=separable)
 
@@ -128,7 +129,7 @@ class Objective:
         return self._on_penalised(array, inner)
 
     def _design(self, X: Any, w: ArrayLike) -> tuple[Any, FloatArray]:
-        """Check that the shapes of data and weights fit the loss; values of the data are not looked at."""
+        """Check that the shapes of data and weights fit the loss; the values of the data are not checked."""
         matrix = X if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
         array = weights(w)
         if matrix.ndim != 2 or matrix.shape[0] == 0:

@@ -1,4 +1,4 @@
-r"""Penalties: what is added to the mean loss.
+r"""Penalties: terms that are added to the mean loss.
 
 The objective is :math:`\frac1n \sum_i \ell(x_i^\top w, y_i) + \text{strength} \cdot \text{penalty}(w)`.
 ``value``, ``gradient`` and ``prox`` of the classes below **include** the strength.  They depend on the
@@ -6,7 +6,7 @@ weights only, so they are applied after the noise and cost no privacy.
 
 Weights have shape (d,), or (d, K) for K outputs; sums run over all entries unless a class says otherwise.
 
-In scikit-learn's words, with n rows:
+The equivalents in scikit-learn, with n rows:
 
 =========================================  ===========================================  ==================
 scikit-learn                               here                                         strength
@@ -30,18 +30,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput, Unsupported
-from dperm.objective._checks import (
-    Bound,
-    FloatArray,
-    Step,
-    bounds,
-    finite,
-    indices,
-    non_negative,
-    per_row,
-    step_length,
-    weights,
-)
+from dperm.objective.weight_checks import Bound, Step, bounds, per_row, step_length, weights
+from dperm.types import FloatArray
+from dperm.validation import finite, indices, non_negative
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,7 @@ class Penalty(ABC):
 
     def gradient(self, w: ArrayLike) -> FloatArray:
         """Return the gradient of ``value``; only smooth penalties have one."""
-        raise Unsupported(f"the penalty {self.name!r} has no gradient; use its prox.")
+        raise Unsupported(f"the penalty {self.name!r} has no gradient: use its prox.")
 
 
 def _soft_threshold(w: FloatArray, threshold: Step) -> FloatArray:
@@ -323,3 +314,50 @@ class GroupL2(Penalty):
             threshold = step * self.strength * math.sqrt(len(rows))
             result[rows] = w[rows] * (1.0 - threshold / norm) if norm > threshold else 0.0
         return result
+
+
+@dataclass(frozen=True)
+class SeparablePenalty:
+    """A separable penalty as four numbers: l1 |w| + l2 w^2 / 2 for every weight, with low <= w <= high.
+
+    For solvers that move single coordinates.
+    """
+
+    l1: float = 0.0
+    l2: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+
+    @classmethod
+    def of(cls, penalty: Penalty) -> SeparablePenalty:
+        """Return the four numbers of a penalty; penalties that couple weights are refused."""
+        if isinstance(penalty, NoPenalty):
+            return cls()
+        if isinstance(penalty, L1):
+            return cls(l1=penalty.strength)
+        if isinstance(penalty, L2):
+            return cls(l2=penalty.strength)
+        if isinstance(penalty, ElasticNet):
+            return cls(l1=penalty.strength * penalty.l1_ratio, l2=penalty.strength * (1.0 - penalty.l1_ratio))
+        if isinstance(penalty, BoxPenalty) and np.ndim(penalty.low) == np.ndim(penalty.high) == 0:
+            return cls(low=float(penalty.low), high=float(penalty.high))  # type: ignore[arg-type]
+        raise Unsupported(
+            f"penalty {penalty.name!r} is not the same for every weight: solvers that move single coordinates accept "
+            "none, l1, l2, elastic-net or one box for all weights."
+        )
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the penalty has an l2 part only."""
+        return self.l1 == 0.0 and math.isinf(self.low) and math.isinf(self.high)
+
+    def prox_one(self, value: float, step: float) -> float:
+        """:meth:`prox` of a single weight, without the cost of an array."""
+        shrunk = math.copysign(max(abs(value) - step * self.l1, 0.0), value)
+        return min(max(shrunk, self.low), self.high)
+
+    def prox(self, value: FloatArray, step: FloatArray | float) -> FloatArray:
+        """Prox of the l1 and box part (l2 is taken as a gradient), with one step per weight."""
+        shrunk = np.sign(value) * np.maximum(np.abs(value) - np.multiply(step, self.l1), 0.0)
+        clipped: FloatArray = np.clip(shrunk, self.low, self.high)
+        return clipped

@@ -11,13 +11,14 @@ import math
 
 import numpy as np
 
-from dperm.errors import InvalidInput, Unsupported
-from dperm.objective._checks import FloatArray
-from dperm.objective._loss import Loss, ResidualLoss, pair, quiet
+from dperm.errors import Unsupported
+from dperm.objective.loss_base import Loss, ResidualLoss, pair, quiet
+from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = ["proximal_slopes"]
 
-_STEPS = 30  # Newton needs fewer than ten; where it leaves the bracket the bracket is halved
+_STEPS = 30  # Newton needs fewer than ten; a step that leaves the bracket is replaced by bisection
 
 
 @quiet
@@ -30,8 +31,7 @@ def proximal_slopes(loss: Loss, points: FloatArray, target: FloatArray, rho: flo
     >>> proximal_slopes(Squared(), [2.0], [0.0], 1.0)
     array([1.])
     """
-    if not (math.isfinite(rho) and rho > 0.0):
-        raise InvalidInput(f"rho must be positive, not {rho!r}.")
+    rho = positive("rho", rho)
     v, y = pair(points, target)
     bound = loss.slope_bound
     if isinstance(loss, ResidualLoss):
@@ -45,6 +45,6 @@ def proximal_slopes(loss: Loss, points: FloatArray, target: FloatArray, rho: flo
         excess = loss.slope(z, y) + rho * (z - v)
         high, low = np.where(excess > 0.0, z, high), np.where(excess > 0.0, low, z)
         newton = z - excess / (loss.curvature(z, y) + rho)
-        # a step onto an end of the bracket counts as one that leaves it: corners of a slope would send it to and fro
+        # a step onto an end of the bracket is rejected too: a corner of the slope would make Newton oscillate
         z = np.where(((low < newton) & (newton < high)) | (newton == z), newton, 0.5 * (low + high))
     return np.clip(rho * (v - z), -bound, bound)

@@ -1,14 +1,19 @@
-"""Queries: data -> value, each with its own sensitivity and its proof next to it."""
+"""Queries: functions of private data, each with its own sensitivity and a proof beside it (``*.proof.md``).
 
-from dperm.data.holding.query import Query
+A query subclasses :class:`~dperm.data.holding.holder.Query`; its fields hold public or released values only. Queries
+may import ``data``, ``objective``, ``kernels`` and ``privacy``, never a solver. A new query goes into the module of its
+kind or a new one, with a proof; a line in ``QUERIES`` below and an example in ``dperm/testing/examples.py`` enrol it in
+the contract suites.
+"""
+
+from dperm.data.holding.holder import Query
 from dperm.queries.evaluation import CorrectPredictions, SquaredErrors
 from dperm.queries.gradients import FullGradient, GradientBlock, GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.queries.perturbed import PerturbedMinimum
-from dperm.queries.predictions import PartialPredictions
 from dperm.queries.sampled import SampledCorrection, SampledGradient
 from dperm.queries.scores import AtomScores, PenalisedAtomScores
-from dperm.queries.sharing import LocalAtomScores, WeightedRows
+from dperm.queries.sharing import LocalAtomScores, PartialPredictions, WeightedRows
 from dperm.queries.statistics import (
     Curvature,
     FirstMoment,

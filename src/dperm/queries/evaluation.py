@@ -1,4 +1,4 @@
-"""How well released weights predict: the score of a model. Proof: ``evaluation.proof.md``."""
+"""Scores of released weights: how well a model predicts. Proof: ``evaluation.proof.md``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DesignData, Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.queries.gradients import predictions
@@ -20,7 +19,7 @@ __all__ = ["CorrectPredictions", "SquaredErrors"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Score(Query):
+class _ModelScore(Query):
     """Sum over people of a number between -1/2 and 1/2, larger for a better prediction; an empty record adds 0."""
 
     weights: FloatArray
@@ -28,13 +27,13 @@ class _Score(Query):
     norm: ClassVar[str] = "l2"
 
     @abstractmethod
-    def each(self, data: DesignData) -> FloatArray:
-        """Every person's part, a function of the own record and the released weights alone."""
+    def per_person(self, data: DesignData) -> FloatArray:
+        """Return one number per person, a function of that person's record and the released weights alone."""
 
     def evaluate(self, data: DesignData) -> FloatArray:
         # 52 bits less those that count the rows: every partial sum is a whole number below 2^53
         spacing = data.facts.grids.spacing(0.5, max(1, 52 - max(0, (data.facts.n - 1).bit_length())))
-        steps = toward_zero(np.clip(self.each(data), -0.5, 0.5), spacing)
+        steps = toward_zero(np.clip(self.per_person(data), -0.5, 0.5), spacing)
         return np.array([steps.sum() * spacing])
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
@@ -52,21 +51,21 @@ class _Score(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class CorrectPredictions(_Score):
-    """Number of people whose class is predicted, less half of all; class codes are 0, 1, ..."""
+class CorrectPredictions(_ModelScore):
+    """Number of people whose class is predicted correctly minus half of all; class codes are 0, 1, ..."""
 
     name: ClassVar[str] = "correct predictions"
 
-    def each(self, data: DesignData) -> FloatArray:
+    def per_person(self, data: DesignData) -> FloatArray:
         scores = predictions(data, self.weights)
         codes = scores > 0.0 if scores.ndim == 1 else scores.argmax(axis=1)
-        each: FloatArray = (codes == data.target) - 0.5
-        return each
+        score: FloatArray = (codes == data.target) - 0.5
+        return score
 
 
 @dataclass(frozen=True, eq=False)
-class SquaredErrors(_Score):
-    """Sum over people of 1/2 less the squared error, in units of half the target's range and at most 1.
+class SquaredErrors(_ModelScore):
+    """Sum over people of 1/2 minus the squared error, in units of half the target's range and at most 1.
 
     Predictions are clipped to the target's range first, as they are when the model is used.
     """
@@ -75,13 +74,13 @@ class SquaredErrors(_Score):
 
     def size(self, facts: Facts) -> int:
         if np.ndim(self.weights) != 1:
-            raise InvalidInput("squared errors are those of one predicted number: give one weight per column.")
+            raise InvalidInput("squared errors need one weight per column: they are defined for one predicted number.")
         return super().size(facts)
 
-    def each(self, data: DesignData) -> FloatArray:
+    def per_person(self, data: DesignData) -> FloatArray:
         facts = data.facts
         half = max(0.5 * (facts.target_high - facts.target_low), np.finfo(np.float64).tiny)
         predicted = np.clip(predictions(data, self.weights), facts.target_low, facts.target_high)
         error = np.minimum(np.abs(predicted - data.target) / half, 1.0)
-        each: FloatArray = 0.5 - error * error
-        return each
+        score: FloatArray = 0.5 - error * error
+        return score

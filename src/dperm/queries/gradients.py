@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.weights import BoxedWeights, SparseWeights
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DesignData, Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero, weights_on_grid
 from dperm.objective import Loss
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = [
     "FullGradient",
@@ -48,17 +48,17 @@ def check_weights(weights: Weights, loss: Loss, facts: Facts) -> None:
 
 
 def predictions(data: DesignData, weights: Weights) -> FloatArray:
-    """Exact predictions of every row at public weights (rounded to the design's weight grid)."""
+    """Return exact predictions of every row at public weights (rounded to the design's weight grid)."""
     if isinstance(weights, SparseWeights | BoxedWeights):
-        scores, spacing = data.memory.scores(data.design, weights)
+        scores, spacing = data.cache.scores(data.design, weights)
     else:
         scores, spacing = scores_at(data, weights)
     return scores * spacing  # whole numbers times a power of two: no rounding
 
 
 def scores_at(data: DesignData, weights: FloatArray) -> tuple[FloatArray, float]:
-    """Predictions of every row in whole steps, and the length of a step; the array is the caller's own."""
-    # far beyond any use, and small enough that no prediction overflows
+    """Return predictions of every row in whole steps, and the length of a step; the caller may change the array."""
+    # this limit is far beyond any use, and no prediction overflows within it
     bounded = np.clip(np.asarray(weights, np.float64), -1e250, 1e250)
     steps, spacing = weights_on_grid(bounded, data.design.grids.weight_bits)
     return data.design.scores(steps), data.design.spacing * spacing
@@ -67,16 +67,16 @@ def scores_at(data: DesignData, weights: FloatArray) -> tuple[FloatArray, float]
 def clipped_slopes(
     data: DesignData, loss: Loss, weights: Weights, limit: FloatArray | float
 ) -> tuple[FloatArray, float]:
-    """Slopes of every row, clipped to ``limit`` per row, as integers toward zero, and their grid spacing."""
+    """Return the slopes of all rows, clipped to ``limit`` and rounded toward zero to whole steps, and their spacing."""
     slopes = loss.slope(predictions(data, weights), data.target)
     largest = np.minimum(limit, loss.slope_bound)
     if slopes.ndim == 1:
         slopes = np.clip(slopes, -largest, largest)
     else:
         squares = np.zeros(len(slopes))
-        for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on where the row stands
+        for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on its position
             squares += slopes[:, k] * slopes[:, k]
-        # rounded up: each of K products and additions may have lost a little
+        # rounded up: each of K products and additions may have been rounded down
         lengths = np.sqrt(squares) * (1.0 + (slopes.shape[1] + 8) * 2.0**-52)
         factor = np.minimum(1.0, largest * _DOWN / np.maximum(lengths, 1e-300))
         slopes = slopes * factor[:, None]
@@ -103,10 +103,8 @@ class FullGradient(Query):
             raise InvalidInput(
                 f"the {self.loss.name} loss has unbounded slopes: give it a residual_clip before a private gradient."
             )
-        if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0.0):
-            raise InvalidInput(f"clip must be positive, not {self.clip!r}.")
-        if self.clip is not None:  # a float32 would take its few digits into the sensitivity
-            object.__setattr__(self, "clip", float(self.clip))
+        if self.clip is not None:  # as a double: a float32 would make the sensitivity less precise
+            object.__setattr__(self, "clip", positive("clip", self.clip))
 
     def _n_columns(self, facts: Facts) -> int:
         return facts.d
@@ -117,7 +115,7 @@ class FullGradient(Query):
     def evaluate(self, data: DesignData) -> FloatArray:
         columns = self._columns()
         norms = None if self.clip is None else data.design.norms(columns)
-        boxed = isinstance(self.weights, SparseWeights | BoxedWeights)  # their scores are kept for all rows together
+        boxed = isinstance(self.weights, SparseWeights | BoxedWeights)  # their scores are kept for all rows at once
         total: FloatArray | float = 0.0
         for rows, part in [(slice(None), data)] if boxed else data.parts():
             limit: FloatArray | float = np.inf
@@ -177,7 +175,7 @@ class GradientBlock(FullGradient):
     def family(self) -> Hashable | None:
         if type(self) is not GradientBlock or type(self.weights) is not BoxedWeights:
             return None
-        # neither the weights' values, which are finite, nor which columns of theirs are taken
+        # independent of the weights' values, which are finite, and of which columns are taken
         return self.loss, self.clip, len(self.columns), self.weights.d
 
     def evaluate(self, data: DesignData) -> FloatArray:
@@ -190,19 +188,19 @@ class GradientBlock(FullGradient):
         design, column, loss = data.design, self.columns[0], self.loss
         grid = design.grids.spacing(loss.slope_bound, design.grids.slope_bits)
         step = design.spacing * grid
-        # clipping the product bounds it by the same number as clipping the slope by the column's size would
+        # clipping the product gives the same bound as clipping the slope by the column's magnitude
         limit = math.inf if self.clip is None else float(math.floor(self.clip / step))
         if isinstance(self.weights, BoxedWeights) and design.dense:
-            total = data.memory.columns.total(design, data.target, loss, self.weights, column, grid, limit)
+            total = data.cache.columns.total(design, data.target, loss, self.weights, column, grid, limit)
         else:
-            scores, spacing = data.memory.scores(design, self.weights)
+            scores, spacing = data.cache.scores(design, self.weights)
             total = design.column_sum(column, limit, scores, spacing, data.target, loss, grid)
         return np.array([total * step])
 
 
 @dataclass(frozen=True, eq=False)
 class GradientCoordinate(GradientBlock):
-    """The same sum for one coordinate: a block of one column, the natural bound being slope times value bound."""
+    """The same sum for one coordinate: a block of one column, bounded by slope bound times value bound."""
 
     name: ClassVar[str] = "gradient coordinate"
 

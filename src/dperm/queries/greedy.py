@@ -1,4 +1,4 @@
-"""Scores of single coordinates for greedy descent, all with the same sensitivity. Proof: ``greedy.proof.md``.
+"""Scores of single coordinates for greedy descent, all with one sensitivity. Proof: ``greedy.proof.md``.
 
 Method: Mangold, Bellet, Salmon & Tommasi, AISTATS 2023 (DP-GCD). Its rules GS-s, GS-r and GS-q say how much a step
 along one coordinate would achieve; here the noise is added to the score itself.
@@ -15,17 +15,17 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.weights import SparseWeights
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DesignData, Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.mechanisms.selection import TwoLevelRace
 from dperm.queries.gradients import GradientCoordinate, check_weights, clipped_slopes
 from dperm.types import FloatArray
+from dperm.validation import positive
 
-__all__ = ["RULES", "GradientCoordinateL1", "GreedyGradients", "GreedyScores", "PerColumn"]
+__all__ = ["RULES", "ColumnConstants", "GradientCoordinateL1", "GreedyGradients", "GreedyScores"]
 
 
 RULES = ("GS-s", "GS-r", "GS-q")  # in the order of the kernels' numbers for them
@@ -34,12 +34,12 @@ _ROUNDING = 2.0**-46  # error of a computed score, in public bounds
 
 
 @dataclass(frozen=True, eq=False)
-class PerColumn:
+class ColumnConstants:
     """One public positive number for every column, the intercept's last.
 
-    Equal only to itself: a run carries one object from query to query and never compares its numbers again.
+    Compared by identity: a run passes one object from query to query, and its numbers are not compared again.
 
-    >>> PerColumn((1.0, 0.5)).values.tolist()
+    >>> ColumnConstants((1.0, 0.5)).values.tolist()
     [1.0, 0.5]
     """
 
@@ -48,21 +48,25 @@ class PerColumn:
     def __post_init__(self) -> None:
         values = np.array(self.values, np.float64)
         if values.ndim != 1 or not (np.isfinite(values) & (values > 0.0)).all():
-            raise InvalidInput("numbers for single columns must be positive, one for each column.")
+            raise InvalidInput("constants of columns must be finite and above 0, one for each column.")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
 
-def _array(number: float | PerColumn) -> FloatArray:
-    """The numbers as an array of one for all columns or one for each."""
-    return number.values if isinstance(number, PerColumn) else np.array([float(number)])
+def _array(number: float | ColumnConstants) -> FloatArray:
+    """Return an array with one number for all columns or one for each."""
+    return number.values if isinstance(number, ColumnConstants) else np.array([float(number)])
 
 
-@lru_cache(maxsize=4)  # a run asks for the same public numbers at every step
+@lru_cache(maxsize=4)  # a run needs the same public numbers at every step
 def _extremes(
-    smoothness: float | PerColumn, l2: float, limit: float | PerColumn | None, natural: float, intercept: float
+    smoothness: float | ColumnConstants,
+    l2: float,
+    limit: float | ColumnConstants | None,
+    natural: float,
+    intercept: float,
 ) -> tuple[float, float, float, float]:
-    """Over all columns: largest person's bound by root of curvature, least and largest root, largest person's bound.
+    """Return largest person bound / root curvature, least and largest root, largest person bound, over all columns.
 
     ``natural`` bounds an unclipped product, ``intercept`` that of the constant column (0 without one).
     """
@@ -76,36 +80,36 @@ def _extremes(
 
 @dataclass(frozen=True, eq=False)
 class GreedyScores(Query):
-    """For every coordinate, what a step along it is worth by one of the greedy rules.
+    """For every coordinate, the value of a step along it by one of the greedy rules.
 
     Parameters
     ----------
     loss, weights
         Where the gradient is taken; weights are public.
-    smoothness : float or PerColumn
+    smoothness : float or ColumnConstants
         Public curvature of every coordinate: it sets the unit step of the rule.
     penalty : SeparablePenalty
         Enters the rule; not applied to ``unpenalised`` coordinates.
     rule : {"GS-s", "GS-r", "GS-q"}
         Largest violation of optimality, longest proximal step, largest decrease of the model. At a zero weight with an
         l1 penalty all three score the margin, gradient size less l1, without cutting it off at zero.
-    limit : float or PerColumn, optional
+    limit : float or ColumnConstants, optional
         Bound on one person's product slope times value, each clipped on its own; by default nothing is clipped. The
         common sensitivity is the largest limit / sqrt(curvature) of any column.
     race : (noise multiplier, sensitivity), optional
-        Public numbers of the selection that will follow: on sparse designs scores are then kept up to date between
-        queries inside a two-level race, at a cost by what changed.
+        Public numbers of the selection that will follow. On sparse designs the scores are then kept between queries
+        in a two-level race, and the cost of an update depends on what changed.
     excluded : tuple of int
-        Public coordinates that take no part (chosen before); candidate k is the k-th of the others.
+        Public coordinates that are left out (chosen before); candidate k is the k-th of the others.
     """
 
     loss: Loss
     weights: SparseWeights
-    smoothness: float | PerColumn
+    smoothness: float | ColumnConstants
     penalty: SeparablePenalty
     unpenalised: tuple[int, ...] = ()
     rule: str = "GS-r"
-    limit: float | PerColumn | None = None
+    limit: float | ColumnConstants | None = None
     race: tuple[float, float] | None = None
     excluded: tuple[int, ...] = ()
 
@@ -117,8 +121,8 @@ class GreedyScores(Query):
             raise InvalidInput(f"rule must be one of {', '.join(RULES)}, not {self.rule!r}.")
         for what in ("smoothness", "limit"):
             value = getattr(self, what)
-            if not (value is None or isinstance(value, PerColumn) or (math.isfinite(value) and value > 0.0)):
-                raise InvalidInput(f"{what} must be positive, not {value!r}.")
+            if not (value is None or isinstance(value, ColumnConstants)):
+                positive(what, value)
         if not math.isfinite(self.loss.slope_bound) or self.loss.n_outputs != 1:
             raise InvalidInput("greedy scores need a loss with bounded slopes and one output.")
         low, high = self.penalty.low, self.penalty.high
@@ -137,7 +141,7 @@ class GreedyScores(Query):
 
     @property
     def _rule(self) -> tuple[Any, ...]:
-        """What the kernels need to know of the rule."""
+        """Arguments of the kernels that describe the rule."""
         free = np.zeros(self.weights.d, np.bool_)
         free[list(self.unpenalised)] = True
         penalty = self.penalty
@@ -145,21 +149,21 @@ class GreedyScores(Query):
         return np.sqrt(self.curvature), self.curvature, free, part, RULES.index(self.rule)
 
     def _boxed_weights(self) -> FloatArray:
-        """Weights as they enter the rule: within their public box."""
+        """Return the weights as they enter the rule: clipped to their public box."""
         return np.clip(self.weights.dense(), -self.weights.box, self.weights.box)
 
     def scores_of(self, gradients: FloatArray, factor: float = 1.0) -> FloatArray:
-        """All scores from all mean gradients, which are ``gradients * factor``."""
+        """Return all scores from all mean gradients, which are ``gradients * factor``."""
         from dperm.kernels.greedy import column_scores  # compiled: only when needed
 
-        everyone = np.arange(self.weights.d)
-        out: FloatArray = column_scores(everyone, gradients, factor, self._boxed_weights(), *self._rule)
+        all_columns = np.arange(self.weights.d)
+        out: FloatArray = column_scores(all_columns, gradients, factor, self._boxed_weights(), *self._rule)
         return out
 
     # --------------------------------------------------------------------------------------- evaluation
     def evaluate(self, data: DesignData) -> Any:
         if self.race is not None and not self.excluded and data.design.compressed_columns is not None:
-            return _State.of(data, self).race
+            return _RaceState.of(data, self).race
         scores = self.scores(data)
         return np.delete(scores, self.excluded) if self.excluded else scores
 
@@ -170,12 +174,12 @@ class GreedyScores(Query):
         return candidate
 
     def scores(self, data: DesignData) -> FloatArray:
-        """All scores, by a full pass."""
+        """Compute all scores by a full pass over the rows."""
         sums, step = self.sums(data)
         return self.scores_of(sums, step / data.facts.n)
 
     def sums(self, data: DesignData) -> tuple[FloatArray, float]:
-        """Gradient sums of all coordinates in grid steps, each product clipped, and their spacing."""
+        """Return the gradient sums of all coordinates in grid steps, each product clipped, and their spacing."""
         slopes, spacing = clipped_slopes(data, self.loss, self.weights, np.inf)
         step = data.design.spacing * spacing
         return self.sums_of(data, slopes, step), step
@@ -187,7 +191,7 @@ class GreedyScores(Query):
         return data.design.clipped_sums(slopes, self.limits(step))
 
     def limits(self, step: float) -> FloatArray:
-        """The limit in whole grid steps: one number for all columns, or one for each."""
+        """Return the limit in whole grid steps: one number for all columns, or one for each."""
         return np.floor(_array(math.inf if self.limit is None else self.limit) / step)
 
     # --------------------------------------------------------------------------------------- sensitivity
@@ -212,11 +216,11 @@ class GreedyScores(Query):
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)
         for what in (self.smoothness, self.limit):
-            if isinstance(what, PerColumn) and len(what.values) != facts.d:
+            if isinstance(what, ColumnConstants) and len(what.values) != facts.d:
                 raise InvalidInput(
                     f"smoothness and limit must be one number or {facts.d}, one per column, not {len(what.values)}."
                 )
-        if self.race is not None:  # refused before the charge if these numbers cannot be raced
+        if self.race is not None:  # refused before the charge if the race does not support these numbers
             multiplier, sensitivity = self.race
             TwoLevelRace.public_parameters(facts.d, sensitivity, multiplier, self.bound(facts))
         return facts.d - len(set(self.excluded))
@@ -259,8 +263,8 @@ class GradientCoordinateL1(GradientCoordinate):
     norm: ClassVar[str] = "l1"
 
 
-class _State:
-    """Slopes, sums and race of one run on a sparse design, equal at every moment to a full recomputation."""
+class _RaceState:
+    """Slopes, sums and race of one run on a sparse design, always equal to a full recomputation."""
 
     def __init__(self, data: DesignData, query: GreedyScores) -> None:
         design = data.design
@@ -280,19 +284,19 @@ class _State:
         self.race = TwoLevelRace(scores, sensitivity, multiplier, query.bound(data.facts))
 
     @classmethod
-    def of(cls, data: DesignData, query: GreedyScores) -> _State:
+    def of(cls, data: DesignData, query: GreedyScores) -> _RaceState:
         """Return the state for a query, brought up to date if one of the same run is kept."""
         run = (query.weights.d, query.weights.box, query.smoothness, query.penalty, query.unpenalised)
         key = (query.loss, *run, query.rule, query.limit, query.race)
-        kept: dict[Any, _State] = data.memory.incremental
-        # taken out while it is changed: whoever interrupts leaves no state in which a person counts twice
+        kept: dict[Any, _RaceState] = data.cache.incremental
+        # removed while it is updated: an interruption leaves no state in which a person counts twice
         state = kept.pop(key, None)
         if state is None:
             kept.clear()
             state = cls(data, query)
         else:
-            changed = query.weights.changed(state.entries)
-            if data.design.n_features in changed:  # the intercept touches every row
+            changed = query.weights.changed_columns(state.entries)
+            if data.design.n_features in changed:  # the intercept changes every row
                 state.race.update(np.arange(data.design.d), state._start(data, query))
             elif changed:
                 state._move(data, query, changed)
@@ -300,7 +304,7 @@ class _State:
         return state
 
     def _start(self, data: DesignData, query: GreedyScores) -> FloatArray:
-        """Compute everything afresh and return all scores."""
+        """Recompute everything and return all scores."""
         self.slopes, _ = clipped_slopes(data, query.loss, query.weights, np.inf)
         self.sums = query.sums_of(data, self.slopes, self.step)
         self.weights = query._boxed_weights()
@@ -335,7 +339,7 @@ class _State:
         self.race.update(touched, column_scores(touched, self.sums, self.factor, self.weights, *self.rule))
 
     def _slopes(self, data: DesignData, query: GreedyScores, rows: Any) -> FloatArray:
-        scores, spacing = data.memory.scores(data.design, query.weights)
+        scores, spacing = data.cache.scores(data.design, query.weights)
         raw = query.loss.slope(scores[rows] * spacing, data.target[rows])
         bound = query.loss.slope_bound
         return toward_zero(np.minimum(np.maximum(raw, -bound), bound), self.grid)

@@ -1,4 +1,4 @@
-"""The minimiser of a perturbed objective: a private function that only a mechanism may minimise.
+"""The minimiser of a perturbed objective, a private function that only a mechanism may minimise.
 
 Proof: ``perturbed.proof.md``.
 """
@@ -20,19 +20,20 @@ from dperm.objective import Loss
 from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective, PrivateObjective
 from dperm.queries.sampled import ZeroOutQuery
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = ["PeopleObjective", "PerturbedMinimum"]
 
 
 _UP = 1.0 + 2.0**-48
-_SLOPE_ERROR = 2.0**-49  # of a computed slope, in units of its bound: several times what a loss's few operations round
-_PIECES = 4  # a weight is taken apart into this many whole numbers of at least 20 bits
+_SLOPE_ERROR = 2.0**-49  # of a computed slope, relative to its bound: several times the rounding of its few operations
+_PIECES = 4  # a weight is split into this many whole numbers of at least 20 bits
 _MOST_DIRECT = 384  # more columns than this: conjugate gradients instead of a matrix
-_NEWTON_STEPS = 60  # then plain gradient steps, which always arrive
+_NEWTON_STEPS = 60  # then plain gradient steps, which always converge
 
 
 def _passes(grids: Grids) -> int:
-    """Into how many whole numbers a slope is taken apart, so that less than 2^-52 of it is left."""
+    """Return into how many whole numbers a slope is split, so that the rest is below 2^-52 of it."""
     return -(-52 // grids.slope_bits)
 
 
@@ -47,7 +48,7 @@ class PerturbedMinimum(ZeroOutQuery):
     strengths : array of shape (d,)
         Public curvature of the quadratic in every weight, all positive, for the *sum* of the losses.
     radius : float
-        Public bound that the minimiser's length does not exceed but for absurdly large noise; longer ones are clipped.
+        Public bound on the minimiser's length, exceeded only for noise of negligible probability and then clipped.
     """
 
     loss: Loss
@@ -66,9 +67,8 @@ class PerturbedMinimum(ZeroOutQuery):
             )
         strengths = np.asarray(self.strengths, np.float64)
         if strengths.ndim != 1 or not (np.isfinite(strengths).all() and (strengths > 0.0).all()):
-            raise InvalidInput("strengths must be positive, one for each weight.")
-        if not (math.isfinite(self.radius) and self.radius > 0.0):
-            raise InvalidInput(f"radius must be positive, not {self.radius!r}.")
+            raise InvalidInput("strengths must be above 0, one for each weight.")
+        positive("radius", self.radius)
         object.__setattr__(self, "strengths", strengths)
 
     # ------------------------------------------------------------------------------------------- public numbers
@@ -91,7 +91,7 @@ class PerturbedMinimum(ZeroOutQuery):
 
     def mechanism(self, noise_multiplier: float, facts: Facts) -> PerturbedObjective:
         """Return the mechanism that fits this query's public numbers."""
-        # four times the worst rounding at the far end: the search can always get there
+        # four times the largest rounding error within the radius: the search can always reach it
         far = self.rounding(facts, self.radius, self.radius * float(self.strengths.max()))
         return PerturbedObjective(
             noise_multiplier,
@@ -105,7 +105,7 @@ class PerturbedMinimum(ZeroOutQuery):
         return PeopleObjective(data, self)
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        """Bound on one person's gradient, the sensitivity that b is measured against."""
+        """Bound on one person's gradient, the sensitivity that scales the noise b."""
         return self.loss.slope_bound * facts.row_bound * _UP
 
     def bound(self, facts: Facts) -> float:
@@ -191,7 +191,7 @@ class PeopleObjective(PrivateObjective):
         direct = self.size <= _MOST_DIRECT
         move = -(self._solve(curvature, gradient) if direct else self._conjugate(curvature, gradient))
         start, fall, length = self._value(weights, linear), float(gradient @ move), 1.0
-        slack = 2.0**-40 * (abs(start) + 1.0)  # near the minimum the fall is lost in rounding
+        slack = 2.0**-40 * (abs(start) + 1.0)  # near the minimum the decrease is smaller than the rounding
         while length > 2.0**-30 and self._value(weights + length * move, linear) > start + 1e-4 * length * fall + slack:
             length /= 2.0
         return weights + length * move
@@ -203,12 +203,12 @@ class PeopleObjective(PrivateObjective):
             matrix += (rows * curvature[part][:, None]).T @ rows
         try:
             solved: FloatArray = linalg.cho_solve(linalg.cho_factor(matrix, check_finite=False), gradient)
-        except linalg.LinAlgError:  # too ill-conditioned for doubles: a short step instead of an error about the data
+        except linalg.LinAlgError:  # ill-conditioned; an error would reveal something about the data: a short step
             return gradient / self._largest_curvature
         return solved
 
     def _conjugate(self, curvature: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Solve for the Newton step by conjugate gradients, as far as a step is worth (Nocedal & Wright 2006, 7.1)."""
+        """Solve for the Newton step by conjugate gradients, to a limited accuracy (Nocedal & Wright 2006, 7.1)."""
         design, strengths = self._data.design, self._query.strengths
         found, rest = np.zeros(self.size), gradient.copy()
         scaled = rest / strengths

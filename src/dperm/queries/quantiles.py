@@ -1,4 +1,7 @@
-"""Buying the range of columns and target: two private quantiles each, every one a selection on a public grid."""
+"""Buying the range of columns and target: two private quantiles each, by selection on a public grid.
+
+Utility argument: last section of ``statistics.proof.md``.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,28 @@ from dperm.queries.statistics import QuantileScores, TargetQuantileScores
 from dperm.types import BoolArray, FloatArray
 
 __all__ = [
-    "INNERMOST",
-    "as_narrow_as_the_grid",
+    "INNERMOST_LEVEL",
     "buy_range",
     "buy_scaling",
+    "is_one_grid_step_wide",
     "rank_error",
     "reachable_levels",
     "with_purchase",
 ]
 
 
-#: bought quantiles lie no further inside than this; nearer to the median they would say too little of the ends
-INNERMOST = 0.35
-#: a quantile is off by more than :func:`rank_error` says with a probability of at most e^-7, below 1/1000
-_NATS = 7.0
-#: errors in ranks by which levels stay inside where there are rows enough (a wild range then is one in 100,000), and
-#: the level up to which that costs little: further inside there is ever less to tell the ends from
-_ROOM, _CHEAP = 1.5, 0.25
+#: innermost level of a bought quantile; one nearer to the median would determine the ends too poorly
+INNERMOST_LEVEL = 0.35
+#: a quantile misses by more than :func:`rank_error` with probability at most e^-7, below 1/1000
+_TAIL_NATS = 7.0
+#: with enough rows, levels stay this many rank errors inside (a far too wide range then has probability 1e-5)
+_RANK_ERRORS_INSIDE = 1.5
+#: ... but only up to this level: further inside, the ends are determined less and less well
+_LEVEL_AT_LITTLE_COST = 0.25
 
 
 def with_purchase(plan: Plan, purchase: QuantilePurchase, n_columns: int, buys_target: bool = False) -> Plan:
-    """Put the purchase of ranges in front of a plan, with its share of the budget."""
+    """Return a plan that first buys ranges, with their share of the budget, and then continues with ``plan``."""
     counts = [(QuantileScores, n_columns), (TargetQuantileScores, int(buys_target))]
     wanted = [(query, count) for query, count in counts if count]
     bought = tuple(
@@ -55,9 +59,9 @@ def with_purchase(plan: Plan, purchase: QuantilePurchase, n_columns: int, buys_t
 def rank_error(
     purchase: QuantilePurchase, calibrated: CalibratedPlan, query: type[QuantileScores] = QuantileScores
 ) -> float:
-    """How many ranks beyond the data's own a bought quantile is off with probability 0.999 at most; public."""
-    points = float(np.exp(-purchase.unlikeliness()).sum())
-    return calibrated.noise_multiplier(query.name) * (float(np.log(points)) + _NATS)
+    """Return the error in ranks that a bought quantile exceeds with probability below 1/1000; public."""
+    points = float(np.exp(-purchase.prior_penalties()).sum())
+    return calibrated.noise_multiplier(query.name) * (float(np.log(points)) + _TAIL_NATS)
 
 
 def buy_range(
@@ -70,34 +74,34 @@ def buy_range(
     """Release two quantiles of a column and return them in order."""
     grid = purchase.grid_points()
     mechanism = NoisyMax(calibrated.noise_multiplier(query.name))
-    # public numbers: points that are less expected need as many records more
-    handicaps = mechanism.noise_multiplier * purchase.unlikeliness()
+    # public numbers: a point that is less likely a priori needs so many more records
+    score_penalties = mechanism.noise_multiplier * purchase.prior_penalties()
     low, high = reachable_levels(purchase, calibrated, holder.facts.n, query)
-    queries = (query(column, low, grid, "low", handicaps), query(column, high, grid, "high", handicaps))
+    queries = (query(column, low, grid, "low", score_penalties), query(column, high, grid, "high", score_penalties))
     ends: FloatArray = np.sort([grid[holder.release(one, mechanism)] for one in queries])
-    carried: FloatArray = ends.mean() + (ends - ends.mean()) * _carried_out(purchase, low, high)
-    return carried
+    extrapolated: FloatArray = ends.mean() + (ends - ends.mean()) * _extrapolation_factor(purchase, low, high)
+    return extrapolated
 
 
-def _carried_out(purchase: QuantilePurchase, low: float, high: float) -> float:
-    """Factor that carries inner quantiles out to the wanted ones, as those of a normal distribution lie."""
+def _extrapolation_factor(purchase: QuantilePurchase, low: float, high: float) -> float:
+    """Return the factor that extrapolates inner quantiles to the wanted ones, as for a normal distribution."""
     normal = NormalDist().inv_cdf
     return max(1.0, (normal(purchase.high) - normal(purchase.low)) / (normal(high) - normal(low)))
 
 
-def as_narrow_as_the_grid(
+def is_one_grid_step_wide(
     ends: FloatArray,
     purchase: QuantilePurchase,
     calibrated: CalibratedPlan,
     n: int,
     query: type[QuantileScores] = QuantileScores,
 ) -> bool:
-    """Whether a bought range lies away from zero and is one step of the grid wide.
+    """Whether a bought range does not include zero and is one grid step wide.
 
-    Values such as years may then fill a small part of it, and no purchase on this grid could have told.
+    Values such as years may fill only a small part of such a range, and this grid cannot resolve it any further.
     """
-    wider = _carried_out(purchase, *reachable_levels(purchase, calibrated, n, query))
-    low, high = float(np.mean(ends)) + (np.asarray(ends) - np.mean(ends)) / wider
+    factor = _extrapolation_factor(purchase, *reachable_levels(purchase, calibrated, n, query))
+    low, high = float(np.mean(ends)) + (np.asarray(ends) - np.mean(ends)) / factor
     first, last = (int(np.abs(purchase.grid_points() - end).argmin()) for end in (low, high))
     return last - first <= 1 and low * high > 0.0
 
@@ -105,14 +109,14 @@ def as_narrow_as_the_grid(
 def reachable_levels(
     purchase: QuantilePurchase, calibrated: CalibratedPlan, n: int, query: type[QuantileScores] = QuantileScores
 ) -> tuple[float, float]:
-    """Levels of the quantiles to buy, from public numbers.
+    """Return the levels of the quantiles to buy, from public numbers.
 
-    A quantile nearer to the end than its own error in ranks may come out anywhere beyond the data, so the levels stay
-    that far inside, as far as :data:`INNERMOST`, and half as far again where that costs little.
+    A quantile closer to the end than its own error in ranks may be released far outside the data, so the levels stay
+    that far inside, up to :data:`INNERMOST_LEVEL`, and half as far again where that costs little.
     """
     error = rank_error(purchase, calibrated, query) / n
-    inside = min(max(error, min(_ROOM * error, _CHEAP)), INNERMOST)
-    return min(max(purchase.low, inside), INNERMOST), max(min(purchase.high, 1.0 - inside), 1.0 - INNERMOST)
+    inside = min(max(error, min(_RANK_ERRORS_INSIDE * error, _LEVEL_AT_LITTLE_COST)), INNERMOST_LEVEL)
+    return min(max(purchase.low, inside), INNERMOST_LEVEL), max(min(purchase.high, 1.0 - inside), 1.0 - INNERMOST_LEVEL)
 
 
 def buy_scaling(
@@ -122,7 +126,7 @@ def buy_scaling(
     centred: bool,
     boolean: BoolArray | None = None,
 ) -> Scaling:
-    """Buy the range of every column, but those of type bool, and return the scaling they give."""
+    """Buy the range of every column except those of type bool, and return the resulting scaling."""
     assert bounds.purchase is not None
     n_features = holder.facts.n_features
     ends = np.tile([[0.0], [1.0]], n_features)

@@ -1,6 +1,6 @@
 """Gradient sums over a secret Poisson sample, and their corrections against a reference point.
 
-The sample is drawn by the mechanism; a query hands it one summand per person. Proof: ``sampled.proof.md``.
+The mechanism draws the sample; a query gives it one summand per person. Proof: ``sampled.proof.md``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DesignData, Query
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
@@ -22,6 +21,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.sampled_noise import Summands
 from dperm.queries.gradients import FullGradient, check_weights, clipped_slopes, predictions
 from dperm.types import BoolArray, FloatArray
+from dperm.validation import positive
 
 __all__ = ["SampledCorrection", "SampledGradient", "SampledQuery", "ZeroOutQuery"]
 
@@ -46,12 +46,12 @@ class SampledQuery(ZeroOutQuery):
     """A query whose value is one summand per person; its sensitivity bounds one summand."""
 
 
-#: slopes of the people in some data, whole numbers of the second value, at most the given limit for each of them
+#: returns the slopes of the people in some data, clipped to the given limits, as whole steps, and the step length
 Slopes = Callable[[DesignData, FloatArray | float], tuple[FloatArray, float]]
 
 
 def _summands(data: DesignData, clip: float | None, n_outputs: int, slopes: Slopes) -> Summands:
-    """Row times slope for every person, worked out for the people of a sample only."""
+    """Return row times slope for every person, computed only for the people in a sample."""
     design = data.design
 
     def total(mask: BoolArray) -> FloatArray:
@@ -60,7 +60,7 @@ def _summands(data: DesignData, clip: float | None, n_outputs: int, slopes: Slop
         sample = data if everyone else replace(data, design=design.take(rows), target=data.target[rows])
         limits: FloatArray | float = np.inf
         if clip is not None:
-            # the norms of all rows are kept from step to step, so only the first step pays for them
+            # the norms of all rows are kept, so only the first step computes them
             with np.errstate(divide="ignore"):
                 limits = clip * _DOWN / design.norms()[rows]
         steps, spacing = slopes(sample, limits)
@@ -84,7 +84,7 @@ class SampledGradient(SampledQuery, FullGradient):
 
 @dataclass(frozen=True, eq=False)
 class SampledCorrection(SampledQuery):
-    """Gradient at ``weights`` less gradient at ``reference``, clipped to L2 norm ``clip``, to be summed over a sample.
+    """Gradient at ``weights`` minus gradient at ``reference``, clipped to L2 norm ``clip``, to be summed over a sample.
 
     One output only. ``clip`` bounds the difference's L2 norm and ``limit`` the difference of slopes, which also sets
     the grid they are rounded to; both may follow the public distance of the two points, as gradients of a smooth loss
@@ -104,11 +104,8 @@ class SampledCorrection(SampledQuery):
         if not math.isfinite(self.loss.slope_bound) or self.loss.n_outputs != 1:
             raise InvalidInput("gradient corrections need a loss with bounded slopes and one output.")
         for what in ("clip", "limit"):
-            value = getattr(self, what)
-            if value is not None and not (math.isfinite(value) and value > 0.0):
-                raise InvalidInput(f"{what} must be positive, not {value!r}.")
-            if value is not None:
-                object.__setattr__(self, what, float(value))
+            if getattr(self, what) is not None:
+                object.__setattr__(self, what, positive(what, getattr(self, what)))
 
     @property
     def _limit(self) -> float:

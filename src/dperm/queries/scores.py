@@ -1,4 +1,4 @@
-"""Scores for private selection. Proof: ``scores.proof.md``."""
+"""Scores of signed coordinate directions, for private selection. Proof: ``scores.proof.md``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.weights import SparseWeights
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DesignData, Query
 from dperm.errors import InvalidInput
 from dperm.objective import Loss
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.queries.gradients import Weights, check_weights, clipped_slopes
 from dperm.types import FloatArray
 
@@ -87,29 +86,29 @@ class PenalisedAtomScores(AtomScores):
         assert isinstance(self.weights, SparseWeights)
         return self.weights
 
-    def _origin(self) -> int:
+    def _n_origins(self) -> int:
         return 1 if self.penalty.l1 > 0.0 else 0
 
     def evaluate(self, data: DesignData) -> FloatArray:
         n, d = data.facts.n, data.design.d
-        out = np.concatenate([super().evaluate(data), np.zeros(self._origin())])
-        exempt = list(self.unpenalised)
-        toll = np.full(d, n * self.penalty.l1)
-        toll[exempt] = 0.0
-        pull = n * self.penalty.l2 * self._sparse.dense()
-        pull[exempt] = 0.0
-        out[:d] -= pull + toll
-        out[d : 2 * d] += pull - toll
+        out = np.concatenate([super().evaluate(data), np.zeros(self._n_origins())])
+        unpenalised = list(self.unpenalised)
+        l1_part = np.full(d, n * self.penalty.l1)
+        l1_part[unpenalised] = 0.0
+        l2_part = n * self.penalty.l2 * self._sparse.dense()
+        l2_part[unpenalised] = 0.0
+        out[:d] -= l2_part + l1_part
+        out[d : 2 * d] += l2_part - l1_part
         return out
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        # the public part cancels between neighbours, but for the rounding of two additions to each score
+        # the public part cancels between neighbours, except for the rounding of two additions per score
         return super().zero_out_sensitivity(facts) + 2.0**-50 * self.bound(facts)
 
     def bound(self, facts: Facts) -> float:
-        # not super().bound, which asks for the sensitivity
+        # not super().bound, which uses the sensitivity
         loss_part = self.loss.slope_bound * facts.value_bound
         return facts.n * (loss_part + self.penalty.l1 + self.penalty.l2 * self._sparse.box) * (1.0 + 2.0**-48)
 
     def size(self, facts: Facts) -> int:
-        return super().size(facts) + self._origin()
+        return super().size(facts) + self._n_origins()

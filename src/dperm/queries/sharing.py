@@ -1,12 +1,11 @@
-"""Queries of participants in a vertical run, on their own columns and the per-person numbers they were sent.
+"""Queries of participants in a vertical run, on their own columns and the per-person numbers they received.
 
-Proof: ``sharing.proof.md``. What is released here is a sum over people; :class:`SharedSlopes` and
-:class:`BlockMinimiser` have no release and may only be shared inside a trusted domain.
+:class:`WeightedRows` and :class:`LocalAtomScores` are sums over people and can be released. The others have no release
+and may only be shared inside a trusted domain. Proof: ``sharing.proof.md``.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
@@ -14,14 +13,16 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import DesignData, Query
 from dperm.data.holding.party import LabelData, PartyData
-from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
+from dperm.objective.penalties import SeparablePenalty
 from dperm.objective.proximal import proximal_slopes
-from dperm.objective.separable import SeparablePenalty
+from dperm.queries.gradients import predictions
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = [
     "DUAL",
@@ -31,6 +32,7 @@ __all__ = [
     "ColumnValues",
     "InverseRoot",
     "LocalAtomScores",
+    "PartialPredictions",
     "PartyQuery",
     "PlainGradient",
     "SharedSlopes",
@@ -39,7 +41,7 @@ __all__ = [
 ]
 
 
-#: names in an inbox: the number that multiplies a person's row, a person's prediction, a person's dual variable
+#: names of received values: the number that multiplies a person's row, the prediction, the dual variable
 RESIDUAL, SCORES, DUAL = "residual", "scores", "dual"
 
 _UP = 1.0 + 2.0**-50
@@ -63,9 +65,7 @@ class WeightedRows(PartyQuery):
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.limit) and self.limit > 0.0):
-            raise InvalidInput(f"limit must be positive, not {self.limit!r}.")
-        object.__setattr__(self, "limit", float(self.limit))
+        object.__setattr__(self, "limit", positive("limit", self.limit))
         if self.columns is not None:
             columns = tuple(map(int, self.columns))
             object.__setattr__(self, "columns", columns)
@@ -82,7 +82,7 @@ class WeightedRows(PartyQuery):
     def evaluate(self, data: PartyData) -> FloatArray:
         design = data.design
         spacing = design.grids.spacing(self.limit, design.grids.slope_bits)
-        residual = np.nan_to_num(data.inbox.get(RESIDUAL), nan=0.0, posinf=self.limit, neginf=-self.limit)
+        residual = np.nan_to_num(data.received.get(RESIDUAL), nan=0.0, posinf=self.limit, neginf=-self.limit)
         steps = toward_zero(np.clip(residual, -self.limit, self.limit), spacing)
         columns = None if self.columns is None else np.asarray(self.columns, np.intp)
         return design.sums(steps, columns) * (design.spacing * spacing)
@@ -120,8 +120,8 @@ class LocalAtomScores(WeightedRows):
         return 2 * self._n_columns(facts)
 
 
-class _InsideOnly(Query):
-    """A value with no release: no useful sensitivity exists, so none is stated."""
+class _DomainOnly(Query):
+    """A value without release: no useful sensitivity exists, so none is stated and a holder cannot release it."""
 
     norm: ClassVar[str] = "none"
 
@@ -133,7 +133,22 @@ class _InsideOnly(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnValues(_InsideOnly):
+class PartialPredictions(_DomainOnly):
+    """This holder's part of every person's prediction at public weights."""
+
+    weights: FloatArray
+
+    name: ClassVar[str] = "partial predictions"
+
+    def evaluate(self, data: DesignData) -> FloatArray:
+        return predictions(data, self.weights)
+
+    def size(self, facts: Facts) -> int:
+        return facts.n
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnValues(_DomainOnly):
     """One column of this party, exact, for every person."""
 
     column: int
@@ -148,8 +163,8 @@ class ColumnValues(_InsideOnly):
 
 
 @dataclass(frozen=True, eq=False)
-class SharedSlopes(_InsideOnly):
-    """The label holder's slope for every person, at the predictions in its inbox.
+class SharedSlopes(_DomainOnly):
+    """The label holder's slope for every person, at the predictions it received.
 
     With ``rho`` it is the slope at the proximal point of (prediction + dual / rho), which is the next dual variable of
     a method of multipliers.
@@ -161,20 +176,20 @@ class SharedSlopes(_InsideOnly):
     name: ClassVar[str] = "slopes of single people"
 
     def evaluate(self, data: LabelData) -> FloatArray:
-        scores = data.inbox.get(SCORES)
+        scores = data.received.get(SCORES)
         if self.rho is None:
             return self.loss.slope(scores, data.target)
-        return proximal_slopes(self.loss, scores + data.inbox.get(DUAL) / self.rho, data.target, self.rho)
+        return proximal_slopes(self.loss, scores + data.received.get(DUAL) / self.rho, data.target, self.rho)
 
     def size(self, facts: Facts) -> int:
         return facts.n
 
 
 @dataclass(frozen=True, eq=False)
-class BlockMinimiser(_InsideOnly):
+class BlockMinimiser(_DomainOnly):
     r"""This party's exact step of a method of multipliers, without any noise.
 
-    With residuals r (in the inbox), current weights w and a curvature kappa it is
+    With received residuals r, current weights w and a curvature kappa it is
 
     .. math:: \arg\min_u \; r^\top D u + \tfrac{\kappa}{2} \|D (u - w)\|^2 + n \cdot \text{penalty}(u)
 
@@ -191,10 +206,10 @@ class BlockMinimiser(_InsideOnly):
     def evaluate(self, data: PartyData) -> FloatArray:
         n, d = data.facts.n, data.design.d
         gram, linear = _gram(data), _linear(data)
-        strong, thin = np.full(d, n * self.penalty.l2), np.full(d, n * self.penalty.l1)
-        strong[list(self.unpenalised)] = thin[list(self.unpenalised)] = 0.0
-        hessian = self.curvature * gram + np.diag(strong)
-        # directions that no row has are left where they are
+        l2, l1 = np.full(d, n * self.penalty.l2), np.full(d, n * self.penalty.l1)
+        l2[list(self.unpenalised)] = l1[list(self.unpenalised)] = 0.0
+        hessian = self.curvature * gram + np.diag(l2)
+        # regularised slightly, so that directions without rows stay where they are
         hessian[np.diag_indices(d)] += 1e-12 * max(float(np.trace(hessian)), 1e-300) / d
         target = self.curvature * (gram @ self.weights) - linear
         if self.penalty.l1 == 0.0:
@@ -204,8 +219,8 @@ class BlockMinimiser(_InsideOnly):
             u = ab[:d] - ab[d:]
             product = hessian @ u
             smooth = product - target
-            value = float(u @ (0.5 * product - target) + thin @ (ab[:d] + ab[d:]))
-            return value, np.concatenate([smooth + thin, thin - smooth])
+            value = float(u @ (0.5 * product - target) + l1 @ (ab[:d] + ab[d:]))
+            return value, np.concatenate([smooth + l1, l1 - smooth])
 
         start = np.concatenate([np.maximum(self.weights, 0.0), np.maximum(-self.weights, 0.0)])
         found: Any = minimize(
@@ -219,7 +234,7 @@ class BlockMinimiser(_InsideOnly):
 
 
 @dataclass(frozen=True, eq=False)
-class Stationarity(_InsideOnly):
+class Stationarity(_DomainOnly):
     """Squared length of the proximal gradient step of the augmented Lagrangian in this party's weights, one number."""
 
     weights: FloatArray
@@ -239,7 +254,7 @@ class Stationarity(_InsideOnly):
         return 1
 
 
-class PlainGradient(_InsideOnly):
+class PlainGradient(_DomainOnly):
     """Sum over people of their row times their residual, without clipping or noise."""
 
     name: ClassVar[str] = "gradient sums without noise"
@@ -251,8 +266,8 @@ class PlainGradient(_InsideOnly):
         return facts.d
 
 
-class InverseRoot(_InsideOnly):
-    """Inverse square root of the party's second moments, as a matrix; 0 along directions that no row has."""
+class InverseRoot(_DomainOnly):
+    """Inverse square root of the party's second moments, as a matrix; 0 along directions without rows."""
 
     name: ClassVar[str] = "inverse roots of second moments"
 
@@ -268,23 +283,23 @@ class InverseRoot(_InsideOnly):
 
 def _linear(data: PartyData) -> FloatArray:
     """Sum over people of their row times their residual, in plain floating point."""
-    design, residual, out = data.design, data.inbox.get(RESIDUAL), np.zeros(data.design.d)
-    concerned = np.flatnonzero(residual)
-    if 2 * len(concerned) < len(residual):  # a batch
-        design, residual = design.take(concerned), residual[concerned]
+    design, residual, out = data.design, data.received.get(RESIDUAL), np.zeros(data.design.d)
+    nonzero = np.flatnonzero(residual)
+    if 2 * len(nonzero) < len(residual):  # a batch
+        design, residual = design.take(nonzero), residual[nonzero]
     for part, block in design.row_chunks():
         out += block.T @ residual[part]
     return out * design.spacing
 
 
 def _gram(data: PartyData) -> FloatArray:
-    """Second moments of the party's rows, worked out once."""
-    known = data.kept.get("gram")
-    if known is None:
+    """Second moments of the party's rows, computed once."""
+    gram = data.kept.get("gram")
+    if gram is None:
         design = data.design
-        known = np.zeros((design.d, design.d))
+        gram = np.zeros((design.d, design.d))
         for _, block in design.row_chunks():
-            known += block.T @ block
-        known *= design.spacing**2
-        data.kept["gram"] = known
-    return known
+            gram += block.T @ block
+        gram *= design.spacing**2
+        data.kept["gram"] = gram
+    return gram

@@ -1,4 +1,4 @@
-"""Moments, curvature and quantiles. Proof: ``statistics.proof.md``."""
+"""Moments, curvature and quantiles of rows and targets. Proof: ``statistics.proof.md``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DesignData, Query
 from dperm.data.holding.table_data import TableData
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.queries.gradients import check_weights, predictions
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = [
     "Curvature",
@@ -34,15 +34,12 @@ _DOWN = 1.0 - 2.0**-50
 
 
 def _checked_clip(clip: float | None) -> float | None:
-    if clip is None:
-        return None
-    if not (math.isfinite(clip) and clip > 0.0):
-        raise InvalidInput(f"clip must be positive, not {clip!r}.")
-    return float(clip)  # a float32 would take its few digits into the sensitivity
+    # as a double: a float32 would make the sensitivity less precise
+    return None if clip is None else positive("clip", clip)
 
 
 def _row_factors(data: DesignData, clip: float | None) -> FloatArray:
-    """Factors in (0, 1] that bring every row to an L2 norm of at most ``clip``."""
+    """Return factors in (0, 1] that bring every row to an L2 norm of at most ``clip``."""
     if clip is None:
         return np.ones(data.design.n_rows)
     with np.errstate(divide="ignore"):
@@ -224,15 +221,15 @@ class QuantileScores(Query):
     Values outside the grid count as its ends. A point then is the quantile, with score 0, if at most ``quantile * n``
     values lie below it and at least as many do not lie above it; so many equal values (a column of zeros and ones)
     leave one best point and not a whole range. The wanted rank is public, so one person moves each score by at most 1
-    under both relations. ``handicaps`` are public numbers, one per point, that are taken off its score: points that one
-    does not expect need as many records more.
+    under both relations. ``score_penalties`` are public numbers, one per point, that are subtracted from the scores: a
+    point that is unlikely a priori needs so many more records to be chosen.
     """
 
     column: int
     quantile: float
     grid: FloatArray
     side: str = "high"
-    handicaps: FloatArray | None = None
+    score_penalties: FloatArray | None = None
 
     name: ClassVar[str] = "quantile"
     norm: ClassVar[str] = "linf"
@@ -247,15 +244,15 @@ class QuantileScores(Query):
             raise InvalidInput(f"side must be 'low' or 'high', not {self.side!r}.")
         if self.column < 0:
             raise InvalidInput(f"column must be 0 or more, not {self.column!r}.")
-        if self.handicaps is not None:
-            given = np.asarray(self.handicaps, np.float64)
+        if self.score_penalties is not None:
+            given = np.asarray(self.score_penalties, np.float64)
             if given.shape != self.grid.shape or not (np.isfinite(given) & (given >= 0.0)).all():
-                raise InvalidInput("handicaps must be finite numbers of 0 or more, one for every point of the grid.")
-            object.__setattr__(self, "handicaps", given)
+                raise InvalidInput("score_penalties must be finite numbers of 0 or more, one per point of the grid.")
+            object.__setattr__(self, "score_penalties", given)
 
     @property
-    def _largest_handicap(self) -> float:
-        return 0.0 if self.handicaps is None else float(self.handicaps.max())
+    def _largest_penalty(self) -> float:
+        return 0.0 if self.score_penalties is None else float(self.score_penalties.max())
 
     def evaluate(self, data: TableData) -> FloatArray:
         wanted = self.quantile * data.facts.n
@@ -263,16 +260,16 @@ class QuantileScores(Query):
         # values outside the grid count as its first or last point
         inner = ranks[:-1] if self.side == "high" else ranks[1:]
         below, up_to = np.concatenate([[0.0], inner]), np.concatenate([inner, [float(data.facts.n)]])
-        # 0 is subtracted from, so that no point's best score is -0
+        # subtracted from 0, so that the best score is 0 and not -0
         scores: FloatArray = 0.0 - np.maximum(0.0, np.maximum(below - wanted, wanted - up_to))
-        return scores if self.handicaps is None else scores - self.handicaps
+        return scores if self.score_penalties is None else scores - self.score_penalties
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        # ranks are whole; subtracting public numbers rounds each score by at most 2^-53 (2 n + handicap)
+        # ranks are whole; subtracting public numbers rounds each score by at most 2^-53 (2 n + penalty)
         return 1.0 + 2.0**-51 * self.bound(facts)
 
     def bound(self, facts: Facts) -> float:
-        return facts.n + self._largest_handicap
+        return facts.n + self._largest_penalty
 
     def size(self, facts: Facts) -> int:
         if self.column >= facts.n_features:
@@ -282,6 +279,6 @@ class QuantileScores(Query):
 
 @dataclass(frozen=True, eq=False)
 class TargetQuantileScores(QuantileScores):
-    """The same for the range of a regression's target, which has a share of the budget of its own."""
+    """The same for the range of a regression target, which has its own share of the budget."""
 
     name: ClassVar[str] = "target quantile"

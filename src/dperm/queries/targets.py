@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
-from dperm.errors import InvalidInput
+from dperm.data.holding.holder import DesignData, Query
 from dperm.kernels.exact import toward_zero
 from dperm.types import FloatArray
+from dperm.validation import finite, whole
 
 __all__ = ["ClassCounts", "TargetDeviation"]
 
@@ -23,7 +22,7 @@ _UP = 1.0 + 2.0**-50
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts(Query):
-    """Number of people in each of ``n_classes`` classes, whose codes are 0, 1, ...; other targets are in none."""
+    """Number of people in each of ``n_classes`` classes, whose codes are 0, 1, ...; other targets are not counted."""
 
     n_classes: int
 
@@ -32,8 +31,7 @@ class ClassCounts(Query):
     replacement_ratio: ClassVar[float] = math.sqrt(2.0) * _UP
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_classes, bool) or not isinstance(self.n_classes, int | np.integer) or self.n_classes < 2:
-            raise InvalidInput(f"n_classes must be a whole number of 2 or more, not {self.n_classes!r}.")
+        whole("n_classes", self.n_classes, least=2)
 
     def evaluate(self, data: DesignData) -> FloatArray:
         return np.array([float(np.count_nonzero(data.target == k)) for k in range(self.n_classes)])
@@ -50,7 +48,7 @@ class ClassCounts(Query):
 
 @dataclass(frozen=True, eq=False)
 class TargetDeviation(Query):
-    """Sum over people of |target - centre| less half its largest value, so that an empty record contributes 0."""
+    """Sum over people of |target - centre| minus half its largest value, so that an empty record contributes 0."""
 
     centre: float
 
@@ -58,12 +56,10 @@ class TargetDeviation(Query):
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.centre):
-            raise InvalidInput(f"centre must be finite, not {self.centre!r}.")
-        object.__setattr__(self, "centre", float(self.centre))
+        object.__setattr__(self, "centre", finite("centre", self.centre))
 
     def largest(self, facts: Facts) -> float:
-        """Largest deviation that a target in its public range can have."""
+        """Return the largest deviation of a target in its public range."""
         return max(abs(facts.target_high - self.centre), abs(self.centre - facts.target_low))
 
     def evaluate(self, data: DesignData) -> FloatArray:

@@ -1,7 +1,7 @@
 """Queries for runs in which every message is public. Proof: ``transcript.proof.md``.
 
-Each has one or more numbers that belong to single people (or sums with public signs), so its noise is that of the local
-model. They are proved for replace-one only.
+Their values are numbers of single people, or sums with public signs, so the noise is that of the local model. They are
+proved for replace-one only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
+from dperm.data.holding.holder import Query
 from dperm.data.holding.party import LabelData, PartyData
-from dperm.data.holding.query import Query
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import Grids, toward_zero
 from dperm.kernels.sketch import sketched
@@ -24,6 +24,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries.gradients import predictions
 from dperm.queries.sharing import PartyQuery
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = ["ClippedPredictions", "LabelQuery", "ProximalSlopes", "SketchedColumn", "SketchedTarget"]
 
@@ -47,11 +48,6 @@ class LabelQuery(_ReplaceOnly):
     """Base of queries on :class:`~dperm.data.holding.party.LabelData`."""
 
 
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0.0):
-        raise InvalidInput(f"{name} must be positive, not {value!r}.")
-
-
 @dataclass(frozen=True, eq=False)
 class ClippedPredictions(_ReplaceOnly, PartyQuery):
     """This party's part of every person's prediction at public weights, clipped to ``clip``."""
@@ -62,9 +58,10 @@ class ClippedPredictions(_ReplaceOnly, PartyQuery):
     name: ClassVar[str] = "clipped predictions"
 
     def __post_init__(self) -> None:
-        _positive("clip", self.clip)
+        positive("clip", self.clip)
 
     def evaluate(self, data: PartyData) -> FloatArray:
+        # only the design is read, which both kinds of data have
         return np.clip(predictions(data, self.weights), -self.clip, self.clip)  # type: ignore[arg-type]
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
@@ -81,7 +78,7 @@ class ClippedPredictions(_ReplaceOnly, PartyQuery):
 
 @dataclass(frozen=True, eq=False)
 class ProximalSlopes(LabelQuery):
-    """Slope of the loss at the proximal point of a public number, for every person: their label, bent."""
+    """Slope of the loss at the proximal point of a public number, for every person: a function of their label."""
 
     loss: Loss
     points: FloatArray
@@ -90,7 +87,7 @@ class ProximalSlopes(LabelQuery):
     name: ClassVar[str] = "proximal slopes"
 
     def __post_init__(self) -> None:
-        _positive("rho", self.rho)
+        positive("rho", self.rho)
         if not math.isfinite(self.loss.slope_bound):
             raise InvalidInput(f"the {self.loss.name} loss has unbounded slopes: give it a residual_clip.")
 
@@ -142,7 +139,7 @@ class SketchedColumn(_ReplaceOnly, PartyQuery):
 
 @dataclass(frozen=True, eq=False)
 class SketchedTarget(LabelQuery):
-    """Sums of the target, less the middle of its public range, with ``n_rows`` public vectors of random signs."""
+    """Sums of the target minus the middle of its public range, with ``n_rows`` public vectors of random signs."""
 
     n_rows: int
     seed: str

@@ -14,14 +14,14 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.row_map import RowMap
-from dperm.data.holding.holder import DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DesignData, Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Logistic, Loss
 from dperm.queries.gradients import check_weights, predictions, scores_at
 from dperm.queries.statistics import SecondMoment
 from dperm.types import FloatArray
+from dperm.validation import positive
 
 __all__ = ["MappedGradient", "MappedSecondMoment", "RowLengths"]
 
@@ -30,18 +30,12 @@ _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50
 
 
-def _positive(value: float, what: str) -> float:
-    if not (math.isfinite(value) and value > 0.0):
-        raise InvalidInput(f"{what} must be positive, not {value!r}.")
-    return float(value)  # a float32 would take its few digits into the sensitivity
-
-
 def _norms(data: DesignData, rows: RowMap) -> FloatArray:
-    """Lengths of the mapped rows, kept for the next query with the same map."""
+    """Return the lengths of the mapped rows, kept for the next query with the same map."""
     key = ("norms of mapped rows", rows)
-    if key not in data.memory.incremental:
-        data.memory.incremental[key] = rows.norms(data.design)
-    kept: FloatArray = data.memory.incremental[key]
+    if key not in data.cache.incremental:
+        data.cache.incremental[key] = rows.norms(data.design)
+    kept: FloatArray = data.cache.incremental[key]
     return kept
 
 
@@ -59,7 +53,7 @@ class RowLengths(Query):
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", _positive(self.clip, "clip"))
+        object.__setattr__(self, "clip", positive("clip", self.clip))
 
     def evaluate(self, data: DesignData) -> FloatArray:
         design = data.design
@@ -112,7 +106,7 @@ class MappedSecondMoment(SecondMoment):
         return self.clip
 
     def _row_weights(self, data: DesignData) -> FloatArray:
-        with np.errstate(all="ignore"):  # a warning would tell about a person
+        with np.errstate(all="ignore"):  # a warning would reveal something about a person
             factors: FloatArray = np.minimum(1.0, self._limit / _norms(data, self._map)) * _DOWN * _DOWN
         return factors
 
@@ -147,18 +141,18 @@ class MappedGradient(Query):
 
     A row's slope is multiplied by min(1, limit / m) with limit = clip / ||B' x_i|| and
 
-        m = blindness * (largest slope that any label could give at this prediction) + (1 - blindness) * |slope|,
+        m = a * (largest slope of any label at this prediction) + (1 - a) * |slope|,    a = label_independence.
 
-    so with ``blindness=1`` how much a row is shortened does not depend on its label. Ordinary clipping
-    (``blindness=0``) shortens wrongly predicted rows more than others, which moves the point where the expected sum is
-    zero away from the true weights.
+    With ``label_independence=1`` the factor of a row does not depend on its label. Ordinary clipping
+    (``label_independence=0``) shortens wrongly predicted rows more than others, which moves the point where the
+    expected sum is zero away from the true weights.
     """
 
     loss: Loss
     weights: FloatArray
     rows: RowMap
     clip: float
-    blindness: float = 0.0
+    label_independence: float = 0.0
 
     name: ClassVar[str] = "mapped gradient"
     norm: ClassVar[str] = "l2"
@@ -168,9 +162,9 @@ class MappedGradient(Query):
             raise InvalidInput(
                 f"the {self.loss.name} loss has unbounded slopes: give it a residual_clip before a private gradient."
             )
-        object.__setattr__(self, "clip", _positive(self.clip, "clip"))
-        if not 0.0 <= self.blindness <= 1.0:
-            raise InvalidInput(f"blindness must be between 0 and 1, not {self.blindness!r}.")
+        object.__setattr__(self, "clip", positive("clip", self.clip))
+        if not 0.0 <= self.label_independence <= 1.0:
+            raise InvalidInput(f"label_independence must be between 0 and 1, not {self.label_independence!r}.")
 
     def evaluate(self, data: DesignData) -> FloatArray:
         lengths = _norms(data, self.rows)
@@ -178,10 +172,10 @@ class MappedGradient(Query):
         spacing = grids.spacing(self.loss.slope_bound, grids.slope_bits)
         sums = np.zeros((data.design.d, *self.weights.shape[1:]))
         for rows, part in data.parts():
-            if type(self.loss) is Logistic:  # a subclass may have slopes of its own
+            if type(self.loss) is Logistic:  # not a subclass, which may define other slopes
                 slopes = self._logistic(part, lengths[rows], spacing)
             else:
-                with np.errstate(all="ignore"):  # a warning would tell about a person
+                with np.errstate(all="ignore"):  # a warning would reveal something about a person
                     slopes = toward_zero(self._shortened(part, self.clip * _DOWN / lengths[rows]), spacing)
             sums += part.design.sums(slopes)
         image: FloatArray = self.rows.image(sums) * (data.design.spacing * spacing)
@@ -189,43 +183,45 @@ class MappedGradient(Query):
 
     def _logistic(self, data: DesignData, lengths: FloatArray, spacing: float) -> FloatArray:
         """The same as :meth:`_shortened` in grid steps, bit for bit, in one pass."""
-        from dperm.kernels.shortened import shorten_logistic  # compiled: only when needed
+        from dperm.kernels.grid_steps import shorten_logistic  # compiled: only when needed
 
         scores, unit = scores_at(data, self.weights)
         target = np.require(data.target, np.float64, ["C", "A"])
-        # the grid is a power of two: multiplying by its inverse is as good as dividing
-        shorten_logistic(scores, unit, target, lengths, self.clip * _DOWN, float(self.blindness), 1.0 / spacing)
+        # the grid is a power of two: multiplying by its inverse equals dividing
+        shorten_logistic(
+            scores, unit, target, lengths, self.clip * _DOWN, float(self.label_independence), 1.0 / spacing
+        )
         return scores
 
     def _shortened(self, data: DesignData, limit: FloatArray) -> FloatArray:
         slopes = self.loss.slope(predictions(data, self.weights), data.target)
         largest = np.minimum(limit, self.loss.slope_bound)
         if slopes.ndim == 1:
-            if self.blindness:
-                blind = self.loss.largest_slope(slopes, data.target)
-                size = self.blindness * blind + (1.0 - self.blindness) * np.abs(slopes)
+            if self.label_independence:
+                any_label = self.loss.largest_slope(slopes, data.target)
+                size = self.label_independence * any_label + (1.0 - self.label_independence) * np.abs(slopes)
                 slopes = slopes * np.minimum(1.0, limit / np.maximum(size, 1e-300))
             return np.clip(slopes, -largest, largest)
         squares = np.zeros(len(slopes))
-        for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on where the row stands
+        for k in range(slopes.shape[1]):  # fixed order: a row's length must not depend on its position
             squares += slopes[:, k] * slopes[:, k]
         sizes = np.sqrt(squares) * (1.0 + (slopes.shape[1] + 8) * 2.0**-52)  # an upper bound, as for mapped rows
         wanted = sizes
-        if self.blindness:
-            blind = self.loss.largest_slope(slopes, data.target)
-            wanted = np.maximum(sizes, self.blindness * blind + (1.0 - self.blindness) * sizes)
+        if self.label_independence:
+            any_label = self.loss.largest_slope(slopes, data.target)
+            wanted = np.maximum(sizes, self.label_independence * any_label + (1.0 - self.label_independence) * sizes)
         factor = np.minimum(1.0, largest * _DOWN * _DOWN / np.maximum(wanted, 1e-300))
         out: FloatArray = slopes * factor[:, None]
         return out
 
-    def _rounding(self, facts: Facts) -> float:
-        return self.rows.rounding(facts.n * self.clip)
+    def _rounding_error(self, facts: Facts) -> float:
+        return self.rows.rounding_error(facts.n * self.clip)
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
-        return (self.clip + 2.0 * self._rounding(facts)) * _UP
+        return (self.clip + 2.0 * self._rounding_error(facts)) * _UP
 
     def bound(self, facts: Facts) -> float:
-        return (facts.n * self.clip + self._rounding(facts)) * _UP
+        return (facts.n * self.clip + self._rounding_error(facts)) * _UP
 
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)

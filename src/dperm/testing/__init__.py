@@ -1,17 +1,21 @@
 """Contract checks: public, for dperm's own tests and for extensions.
 
-Each check raises :class:`ContractViolation` with one sentence that says what does not hold. They cover what a proof
-promises from different sides, because each side has caught a defect that the others missed:
+Each check raises :class:`ContractViolation` with one sentence that says what does not hold. The checks test the claims
+of the proofs in different ways, because each has found a defect that the others missed:
 
 ============================  ==========================================================================
 :func:`check_query`           declared sensitivity on random and worst-case neighbours, under both relations
-:func:`check_mechanism`       the noise has the distribution it claims (and the test could tell if not)
+:func:`check_mechanism`       the noise has the claimed distribution (and the test would detect another one)
 :func:`check_density`         exact output probabilities in one dimension against the claimed event
 :func:`check_choice`          exact choice probabilities of a selection against the claimed event
 :func:`check_local_report`    exact ratios, law and decoding of a report that people send themselves
 :func:`check_event`           an event's curves are consistent with each other
 :func:`check_solver`          ledger equals plan, non-interference, noise-free limit, gradient canary
 ============================  ==========================================================================
+
+A new query, mechanism, solver or report is enrolled by its registry and an example in ``examples.py`` (reports:
+``local.py``). A new check goes into the module of what it checks and into the table above. This package may import
+everything up to ``estimators``, ``vertical`` and ``collect``; nothing but tests imports it.
 """
 
 from dperm.testing._violation import ContractViolation

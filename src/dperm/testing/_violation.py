@@ -1,4 +1,4 @@
-"""The one exception of the contract checks."""
+"""The exception that all contract checks raise."""
 
 from __future__ import annotations
 

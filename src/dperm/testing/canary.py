@@ -1,8 +1,8 @@
 """Gradient canary: attack a whole solver through its output.
 
-One imaginary person contributes the largest allowed gradient, in a fixed direction, at every step; in the neighbouring
-world that person's record is empty. The solver's final weights along that direction, and what was released on the way,
-are collected over many runs and compared with the solver's own claim by confidence bounds: a violation that is found is
+One imaginary person, the canary, contributes the largest allowed gradient, in a fixed direction, at every step; in the
+neighbouring data set that person's record is empty. The solver's final weights along that direction and its releases
+are collected over many runs and compared with the solver's own claim by confidence bounds. A violation that is found is
 real, up to the stated confidence.
 """
 
@@ -15,8 +15,7 @@ import numpy as np
 from scipy import stats
 
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.holder import DataHolder, DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DataHolder, DesignData, Query
 from dperm.objective import Objective
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
@@ -31,43 +30,43 @@ from dperm.queries.sampled import SampledQuery
 from dperm.solvers.base import Solver
 from dperm.testing._violation import demand
 
-__all__ = ["check_gradient_canary", "excess_delta", "imagined"]
+__all__ = ["canary_value", "check_gradient_canary", "excess_delta"]
 
 
-class _Free:
-    """Charges nothing: thousands of runs are about noise, not about books (see check_ledger_is_plan)."""
+class _NoCharges:
+    """Accepts all charges: these runs test the noise, not the ledger (see check_ledger_is_plan)."""
 
     def charge(self, query: str, event: Event) -> None:
         """Accept."""
 
 
-class _Canary(DataHolder):
-    """Answers queries with the canary's contribution (or without), the other people contributing nothing."""
+class _CanaryHolder(DataHolder):
+    """Evaluates queries on the canary's contribution, or on nobody's; other people contribute nothing."""
 
     def __init__(self, data: DesignData, source: RandomSource, present: bool) -> None:
-        super().__init__(data, _Free(), source, Neighbours.ZERO_OUT)
-        self._world = data
+        super().__init__(data, _NoCharges(), source, Neighbours.ZERO_OUT)
+        self._template = data
         self.present = present
-        self.heard = 0.0
+        self.evidence = 0.0
 
     def _evaluate(self, query: Query) -> Any:
-        return imagined(query, self._world, self.present)
+        return canary_value(query, self._template, self.present)
 
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
-        """Release, and weigh what is heard as a likelihood ratio of the canary would."""
+        """Release, and add up the evidence for the canary as its likelihood ratio would."""
         out = super().release(query, mechanism, group)
         if mechanism.kind == "gaussian":
             unit = query.sensitivity(self.facts, Neighbours.ZERO_OUT) * np.sqrt(np.size(out))
-            self.heard += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
+            self.evidence += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
         elif mechanism.kind == "selection":
-            self.heard += (1.0 if out < (query.size(self.facts) + 1) // 2 else -1.0) / mechanism.noise_multiplier
+            self.evidence += (1.0 if out < (query.size(self.facts) + 1) // 2 else -1.0) / mechanism.noise_multiplier
         return out
 
 
-def imagined(query: Query, data: DesignData, present: bool) -> Any:
-    """Value of a query in a world of one imaginary person (or nobody), from the public facts of ``data`` alone."""
+def canary_value(query: Query, data: DesignData, present: bool) -> Any:
+    """Return a query's value on data of the canary alone (or of nobody), from the public facts of ``data`` alone."""
     if isinstance(query, PerturbedMinimum):
-        return query.evaluate(_lonely(data, present))
+        return query.evaluate(_canary_data(data, present))
     size = query.size(data.facts)
     value = np.zeros(size)
     if present and query.norm == "linf":
@@ -81,8 +80,8 @@ def imagined(query: Query, data: DesignData, present: bool) -> Any:
     return Summands.of_rows(shaped[None][: int(present)]) if isinstance(query, SampledQuery) else shaped
 
 
-def _lonely(data: DesignData, present: bool) -> DesignData:
-    """Data of one person with the longest row along the diagonal and the highest target, or of nobody."""
+def _canary_data(data: DesignData, present: bool) -> DesignData:
+    """Return data of one person with the longest row along the diagonal and the highest target, or of nobody."""
     shape = data.design.shape
     longest = np.sqrt(max(shape.row_bound**2 - (shape.intercept_steps * shape.spacing) ** 2, 0.0))
     steps = min(float(shape.top), np.floor(longest / np.sqrt(shape.n_features) / shape.spacing))
@@ -102,11 +101,11 @@ def check_gradient_canary(
     seed: int | None = 0,
     confidence: float = 0.9999,
 ) -> None:
-    """Check a solver's claim against ``2 n_runs`` real runs; few steps of it, because the check is per release.
+    """Check a solver's claim against ``2 n_runs`` real runs of a few steps, as the check is per release.
 
     ``seed=None`` uses fresh entropy; a false alarm then has probability at most 1 - confidence.
     """
-    # a huge number of steps is shortened where the solver has them; calibration follows the shorter plan
+    # the number of steps is reduced if the solver has steps; the calibration follows the shorter plan
     short = solver.shortened(n_steps)
     calibrated = calibrate(short.plan(objective, data.facts), budget or Budget(4.0, 1e-3))
     source = RandomSource(seed)
@@ -114,7 +113,7 @@ def check_gradient_canary(
         np.array([_statistics(short, objective, data, calibrated, source, present) for _ in range(n_runs)])
         for present in (False, True)
     )
-    each = 1.0 - (1.0 - confidence) / without.shape[1]  # the statistics share the risk of a false alarm
+    each = 1.0 - (1.0 - confidence) / without.shape[1]  # the statistics share the probability of a false alarm
     excess = max(
         excess_delta(one, two, calibrated.event, each)
         for a, b in zip(with_canary.T, without.T, strict=True)
@@ -134,13 +133,14 @@ def _statistics(
     source: RandomSource,
     present: bool,
 ) -> tuple[float, float, float, float]:
-    """What an attacker looks at: how far weights moved along the canary, in which half of them the moves are, and how
-    much all releases together, which the guarantee covers too, speak for the canary.
+    """Return an attacker's statistics of one run.
 
-    The canary pushes all coordinates the same way where values are released, and lifts the first half of the candidates
-    where one is chosen.
+    They are the movement of the weights along the canary, its difference between the two halves of the weights, the
+    same for the number of moved weights, and the evidence from all releases, which the guarantee covers too. The canary
+    pushes all coordinates in the same direction if values are released, and raises the scores of the first half of the
+    candidates if one is selected.
     """
-    holder = _Canary(data, source, present)
+    holder = _CanaryHolder(data, source, present)
     weights = solver.solve(objective, holder, calibrated).weights
     half = (len(weights) + 1) // 2
     moved = np.abs(weights) > 0.0
@@ -148,14 +148,14 @@ def _statistics(
         float(weights.sum()),
         float(weights[:half].sum() - weights[half:].sum()),
         float(moved[:half].sum()) - float(moved[half:].sum()),
-        holder.heard,
+        holder.evidence,
     )
 
 
 def excess_delta(ones: Any, zeros: Any, event: Event, confidence: float) -> float:
     """Largest lower confidence bound on P(S) - exp(eps) Q(S) - claimed delta(eps) over events S = {statistic > t}.
 
-    Thresholds are chosen on one half of the samples and counted on the other, so that choosing does not bias; the
+    Thresholds are chosen on one half of the samples and evaluated on the other, so that the choice causes no bias; the
     confidence is shared among all of them (Clopper & Pearson 1934; Bonferroni).
     """
     half = len(ones) // 2

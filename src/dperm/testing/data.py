@@ -39,7 +39,7 @@ class Layout:
 
 
 def layouts() -> list[Layout]:
-    """Shapes that differ in every way a design can."""
+    """Return layouts that cover all properties of a design."""
     plain = Layout()
     return [
         plain,
@@ -49,7 +49,7 @@ def layouts() -> list[Layout]:
         replace(plain, n=20, n_features=6, sparse=True),
         replace(plain, n=20, n_features=6, sparse=True, centre=0.4, clip=0.7),
         replace(plain, n=20, n_features=6, sparse=True, row_norm=0.9, intercept=0.0),
-        # dense data about which a single row decides whether they are stored as sparse ones
+        # dense data for which a single row decides whether they are stored as sparse
         replace(plain, mostly_zero=True, row_norm=1.6),
         replace(plain, mostly_zero=True, centre=0.4, clip=0.7),
     ]
@@ -63,14 +63,14 @@ def design_data(layout: Layout, X: Any, target: Any) -> DesignData:
 
 
 def as_party(data: DesignData) -> PartyData:
-    """The same rows at a party that was sent one number per person, up to beyond any clip and of either sign."""
-    inbox = ReceivedValues()
-    inbox.put(RESIDUAL, 3.0 * (data.target - 0.5))
-    return PartyData(data.design, inbox)
+    """Return the same rows at a party that received one number per person, of either sign, some beyond any clip."""
+    received = ReceivedValues()
+    received.put(RESIDUAL, 3.0 * (data.target - 0.5))
+    return PartyData(data.design, received)
 
 
 def as_labels(data: DesignData) -> LabelData:
-    """The same targets at a label holder."""
+    """Return the same targets at a label holder."""
     return LabelData(data.target, data.design.n, data.target_low, data.target_high)
 
 
@@ -82,7 +82,7 @@ def _rows(rng: Any, layout: Layout, n: int) -> Any:
 
 
 def _extreme_rows(rng: Any, layout: Layout) -> Iterator[tuple[Any, Any]]:
-    """Pairs of rows as far apart as the bounds allow: opposite corners, equal corners, axis against corner, tiny."""
+    """Yield pairs of rows as far apart as the bounds allow: opposite corners, equal corners, axis and corner, tiny."""
     far = 1e6 * layout.clip
     corner = far * np.where(rng.random(layout.n_features) < 0.5, -1.0, 1.0)
     axis = np.zeros(layout.n_features)
@@ -102,7 +102,7 @@ def _extreme_rows(rng: Any, layout: Layout) -> Iterator[tuple[Any, Any]]:
 def design_pairs(
     rng: Any, layout: Layout, neighbours: Neighbours, n_classes: int, n_random: int
 ) -> Iterator[tuple[DesignData, DesignData]]:
-    """Neighbouring designs: random rows against random rows, then extremes with opposite labels."""
+    """Yield neighbouring designs: random rows replaced by random rows, then extremes with opposite labels."""
     labels = list(range(n_classes))
     swaps = [(_rows(rng, layout, 1)[0], _rows(rng, layout, 1)[0]) for _ in range(n_random)]
     swaps += list(_extreme_rows(rng, layout))
@@ -122,7 +122,7 @@ def design_pairs(
 
 
 def table_pairs(rng: Any, neighbours: Neighbours, sparse: bool, n_random: int) -> Iterator[tuple[TableData, TableData]]:
-    """Neighbouring raw tables, values on and off a grid of powers of two."""
+    """Yield neighbouring raw tables, with values on and off a grid of powers of two."""
     make = sp.csc_array if sparse else np.asarray
     for trial in range(n_random + 4):
         n = 15

@@ -1,4 +1,4 @@
-"""Exact output probabilities against the claimed event, in one dimension."""
+"""Checks of exact output probabilities against the claimed event, in one dimension."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_choice(event: Event, p: Any, q: Any) -> None:
     pure = math.fsum(count * curves.pure(leaf) for leaf, count in composition.leaves(event).items())
     aside = composition.set_aside(event)
     for one, two in ((p, q), (q, p)):
-        if math.isfinite(pure) and aside == 0.0:  # a pure claim holds for outcomes of any probability, however small
+        if math.isfinite(pure) and aside == 0.0:  # a pure claim holds for outcomes of any probability
             ratio = float(np.log(one[one > 0.0] / two[one > 0.0]).max())
             demand(
                 ratio <= pure * (1.0 + 1e-9) + 1e-12,
@@ -68,7 +68,7 @@ def check_density(mechanism: Mechanism, sensitivity: float, bound: float, lattic
     q = _cells(law, (edges - apart) / lattice.scale)
     event = mechanism.event(2.0)
     if isinstance(mechanism, SampledGaussianNoise):
-        q = (1.0 - mechanism.rate) * p + mechanism.rate * q  # the person is in the sample, or not
+        q = (1.0 - mechanism.rate) * p + mechanism.rate * q  # the person is in the sample or not
     elif mechanism.kind == "objective":
         event = Gaussian(mechanism.noise_multiplier)  # for linear losses the release is b; see check_minimiser_density
     pure = math.fsum(count * curves.pure(leaf) for leaf, count in composition.leaves(event).items())
@@ -83,7 +83,7 @@ def check_density(mechanism: Mechanism, sensitivity: float, bound: float, lattic
 
 
 def _cells(law: Any, edges: Any) -> Any:
-    """Probabilities between edges, from whichever tail is smaller so that small ones keep their digits."""
+    """Return the probabilities between edges, computed from the smaller tail for relative precision."""
     below, above = law.cdf(edges), law.sf(edges)
     return np.where(edges[:-1] < 0.0, np.diff(below), -np.diff(above))
 
@@ -120,7 +120,7 @@ def check_minimiser_density(
 
     everyone = np.ones(len(rows), np.bool_)
     span = (reach * deviation + loss.slope_bound * np.abs(rows).sum()) / strength
-    # finer near zero, where slopes change; not so fine that differences of probabilities drown in rounding
+    # finer near zero, where slopes change, but not so fine that differences of probabilities drown in rounding
     theta = np.unique(np.concatenate([np.linspace(-span, span, n_points), np.linspace(-5.0, 5.0, n_points)]))
     p = _cells(stats.norm, gradient(theta, everyone) / deviation)
     worst = 0.0

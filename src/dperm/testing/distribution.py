@@ -1,4 +1,4 @@
-"""Does a mechanism's output have the distribution it claims?"""
+"""Check that a mechanism's output has the claimed distribution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REJECT = 1e-6
 
 
 def check_mechanism(mechanism: Mechanism, *, n_samples: int = 20_000, seed: int | None = 0) -> None:
-    """Check the distribution of a mechanism's noise, and that the check itself tells x0.5 and x1.5 noise apart.
+    """Check the distribution of a mechanism's noise, and that the check itself detects noise x0.5 and x1.5.
 
     ``seed=None`` uses fresh entropy (false alarms then happen with probability about 1e-6 per check).
     """
@@ -44,7 +44,7 @@ def _noise(mechanism: Mechanism, n_samples: int, source: RandomSource) -> Any:
     """Noise in units of the promised scale, from releases of a constant at several sensitivities."""
     parts = []
     for sensitivity, level in ((1.0, 0.3), (1e-3, 0.7), (1e4, -0.2)):
-        # one coordinate at a time would be the claim; a vector of sensitivity `sensitivity` carries the same noise
+        # the claim is about one coordinate; every coordinate of a vector with this sensitivity has the same noise
         value = np.full(n_samples // 3, level)
         unit = mechanism.noise_multiplier * sensitivity
         if isinstance(mechanism, PerturbedObjective):
@@ -70,7 +70,7 @@ class _Linear(PrivateObjective):
 
 
 def _linear_noise(mechanism: PerturbedObjective, slopes: Any, sensitivity: float, source: RandomSource) -> Any:
-    """The noise that a perturbed linear objective shows: - strength * minimiser - slopes."""
+    """Return the noise of a perturbed linear objective: - strength * minimiser - slopes."""
     objective = _Linear(slopes * sensitivity, mechanism.strength, mechanism.curvature_ratio)
     bound = (1.0 + 64.0 * mechanism.noise_multiplier) * sensitivity / mechanism.strength
     released = mechanism.apply(objective, sensitivity, bound, source)
@@ -78,26 +78,26 @@ def _linear_noise(mechanism: PerturbedObjective, slopes: Any, sensitivity: float
 
 
 def _check_sample(mechanism: SampledGaussianNoise, n_samples: int, source: RandomSource) -> None:
-    """Everybody is taken with the stated probability, one person's luck being independent of another's and of time."""
+    """Check that everybody is sampled with the stated probability, independently of others and of earlier draws."""
     n_people, n_draws = 50, max(1, n_samples // 50)
-    seen: list[Any] = []
+    masks: list[Any] = []
 
-    def remember(mask: Any) -> Any:
-        seen.append(mask)
+    def record(mask: Any) -> Any:
+        masks.append(mask)
         return np.zeros(1)
 
     for _ in range(n_draws):
-        mechanism.apply(Summands(n_people, 1, remember), 1.0, 1.0, source)
-    taken = np.array(seen)
+        mechanism.apply(Summands(n_people, 1, record), 1.0, 1.0, source)
+    sampled = np.array(masks)
     if mechanism.rate == 1.0:
-        demand(bool(taken.all()), "a rate of 1 must take everyone.")
+        demand(bool(sampled.all()), "a rate of 1 must sample everyone.")
         return
-    told = f"{type(mechanism).__name__}'s sample does not fit its rate"
+    problem = f"{type(mechanism).__name__}'s sample does not fit its rate"
     for what, counts, size in (
-        ("people", taken.sum(axis=0), n_draws),
-        ("batches", taken.sum(axis=1), n_people),
-        ("neighbours", (taken[:, 1:] == taken[:, :-1]).sum(axis=1), n_people - 1),
-        ("repeats", (taken[1:] == taken[:-1]).sum(axis=1), n_people),
+        ("people", sampled.sum(axis=0), n_draws),
+        ("batches", sampled.sum(axis=1), n_people),
+        ("neighbours", (sampled[:, 1:] == sampled[:, :-1]).sum(axis=1), n_people - 1),
+        ("repeats", (sampled[1:] == sampled[:-1]).sum(axis=1), n_people),
     ):
         chance = mechanism.rate
         if what in ("neighbours", "repeats"):
@@ -111,7 +111,7 @@ def _check_sample(mechanism: SampledGaussianNoise, n_samples: int, source: Rando
         if what in ("people", "batches"):
             square = ((counts - size * chance) ** 2).sum() / variance
             spread = 2.0 * min(stats.chi2.sf(square, len(counts)), stats.chi2.cdf(square, len(counts)))
-        demand(min(mean, spread) > _REJECT, f"{told} ({what}: p = {min(mean, spread):.2g}).")
+        demand(min(mean, spread) > _REJECT, f"{problem} ({what}: p = {min(mean, spread):.2g}).")
 
 
 def _noise_p_value(samples: Any, mechanism: Mechanism, factor: float) -> float:

@@ -1,4 +1,4 @@
-"""Are an event's curves consistent with each other?"""
+"""Check that an event's curves are consistent with each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_event"]
 
 
 def check_event(event: Event) -> None:
-    """Check that an event's costs grow, add up and survive being written down."""
+    """Check that an event's costs are monotone, add up and survive a round trip through JSON."""
     orders = (1.01, 1.5, 2.0, 5.0, 20.0, 100.0)
     values = [composition.renyi(event, order) for order in orders]
     demand(all(v >= 0.0 for v in values), "a Renyi divergence is negative.")
@@ -39,6 +39,9 @@ def check_event(event: Event) -> None:
     try:
         swapped = restate(event, Neighbours.ZERO_OUT, Neighbours.REPLACE_ONE)
     except Unsupported:
-        demand(any(isinstance(leaf, ZERO_OUT_ONLY) for leaf in composition.leaves(event)), "restating was refused.")
+        demand(
+            any(isinstance(leaf, ZERO_OUT_ONLY) for leaf in composition.leaves(event)),
+            "restating the event for replace-one was refused.",
+        )
         return
     demand(composition.renyi(swapped, 4.0) >= composition.renyi(event, 4.0), "replace-one costs less than zero-out.")

@@ -1,7 +1,7 @@
 """One example of everything registered, so that a registry line enrols it in the contract suites.
 
-A maker of query examples gets a random generator and public facts and returns queries at random public values, among
-them values that drive slopes to their bounds.
+A function of query examples takes a random generator and public facts and returns queries at random public values, some
+of which drive slopes to their bounds.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from dperm.data.design.facts import Facts
 from dperm.data.design.row_map import RowMap
 from dperm.data.design.weights import BoxedWeights, SparseWeights
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import Query
 from dperm.objective import Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective
 from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, Mechanism, NoisyMax
@@ -50,7 +50,7 @@ from dperm.queries import (
     TargetQuantileScores,
     WeightedRows,
 )
-from dperm.queries.greedy import RULES, PerColumn
+from dperm.queries.greedy import RULES, ColumnConstants
 from dperm.solvers import (
     BlockDescent,
     CoordinateDescent,
@@ -86,10 +86,10 @@ def _full_gradients(rng: Any, facts: Facts) -> list[Query]:
 
 
 def _kept_weights(rng: Any, facts: Facts) -> list[Any]:
-    """Weights that a holder keeps scores for between queries: boxed, boxed and moved, sparse."""
+    """Return weights for which a holder keeps scores between queries: boxed, boxed with one change, sparse."""
     some = {int(j): 3.0 * float(rng.normal()) for j in rng.choice(facts.d, max(1, facts.d // 2), replace=False)}
     boxed = BoxedWeights(1e3 * rng.normal(size=facts.d), 64.0)
-    return [BoxedWeights(np.zeros(facts.d), 1.0), boxed.moved(0, -50.0), SparseWeights(facts.d, some, 8.0)]
+    return [BoxedWeights(np.zeros(facts.d), 1.0), boxed.with_weight(0, -50.0), SparseWeights(facts.d, some, 8.0)]
 
 
 def _blocks(rng: Any, facts: Facts) -> list[Query]:
@@ -137,8 +137,8 @@ def _greedy_scores(rng: Any, facts: Facts) -> list[Query]:
         SeparablePenalty(l1=0.05, l2=0.3),
         SeparablePenalty(low=-0.2, high=0.4),
     )
-    uneven = PerColumn(0.2 * 4.0 ** rng.uniform(-2.0, 2.0, facts.d))  # columns of very different curvature
-    limits = PerColumn(0.2 * np.sqrt(uneven.values))
+    uneven = ColumnConstants(0.2 * 4.0 ** rng.uniform(-2.0, 2.0, facts.d))  # columns of very different curvature
+    limits = ColumnConstants(0.2 * np.sqrt(uneven.values))
     return [
         GreedyScores(
             loss,
@@ -176,9 +176,9 @@ def _quantiles(kind: type[QuantileScores]) -> Callable[[Any, Facts], list[Query]
     def examples(rng: Any, facts: Facts) -> list[Query]:
         column = int(rng.integers(facts.n_features))
         return [
-            kind(column, q, grid, side, handicaps)
+            kind(column, q, grid, side, score_penalties)
             for q, side in ((0.05, "low"), (0.5, "high"), (0.95, "high"))
-            for handicaps in (None, 0.7 * np.abs(grid))
+            for score_penalties in (None, 0.7 * np.abs(grid))
         ]
 
     return examples
@@ -207,7 +207,7 @@ def _perturbed(rng: Any, facts: Facts) -> list[Query]:
 
 
 def _maps(rng: Any, facts: Facts) -> list[RowMap]:
-    """The rows as they are, a rotation with very different stretches, and fewer directions than columns."""
+    """Return the identity, a rotation with very different scales, and a map to fewer directions than columns."""
     turned, _ = np.linalg.qr(rng.normal(size=(facts.d, facts.d)))
     stretched = turned * 10.0 ** rng.uniform(-2.0, 1.0, facts.d)
     return [RowMap(m, facts.grids) for m in (np.eye(facts.d), stretched, stretched[:, : max(1, facts.d // 2)])]
@@ -215,11 +215,11 @@ def _maps(rng: Any, facts: Facts) -> list[RowMap]:
 
 def _mapped_gradients(rng: Any, facts: Facts) -> list[Query]:
     return [
-        MappedGradient(loss, weights, rows, clip, blindness)
+        MappedGradient(loss, weights, rows, clip, label_independence)
         for loss in (*_LOSSES, Multinomial(3))
         for weights in _weights(rng, facts, loss.n_outputs)
         for rows in _maps(rng, facts)
-        for clip, blindness in ((1e3, 0.0), (0.2, 1.0), (0.3, 0.5))
+        for clip, label_independence in ((1e3, 0.0), (0.2, 1.0), (0.3, 0.5))
     ]
 
 
@@ -293,7 +293,7 @@ MECHANISM_EXAMPLES: dict[str, tuple[Mechanism, ...]] = {
     ),
 }
 
-#: a configuration that converges when there is no noise, for every solver
+#: for every solver, a configuration that converges without noise
 SOLVER_EXAMPLES: dict[str, Solver] = {
     Newton.name: Newton(n_steps=60, clip=1e9),
     Peel.name: Peel(n_selected=3, n_steps=600, clip=1e9, step=2.0),
@@ -302,13 +302,13 @@ SOLVER_EXAMPLES: dict[str, Solver] = {
     CoordinateDescent.name: CoordinateDescent(n_passes=60, clip=1e9),
     FrankWolfe.name: FrankWolfe(n_steps=600, radius=5.0),
     GreedyCoordinateDescent.name: GreedyCoordinateDescent(n_steps=150, smoothness=0.25),
-    # without noise a batch must be everyone: a sample has an error of its own
+    # the batch must be everyone: a smaller sample has a sampling error even without noise
     StochasticGradientDescent.name: StochasticGradientDescent(n_steps=400, rate=1.0, clip=1e9, step=0.5, averaging=0.0),
     VarianceReducedDescent.name: VarianceReducedDescent(
         n_steps=400, epoch=2, rate=1.0, clip=1e9, step=0.5, averaging=0.0
     ),
     WhitenedDescent.name: WhitenedDescent(n_steps=400, clip=1e9),
     SparsePursuit.name: SparsePursuit(n_steps=200, clip=1e9),
-    # room for the weak penalties of the checks; the intercept's own penalty is too small to show
+    # allows the weak penalties of the checks; the intercept's own penalty is negligible
     PerturbedMinimiser.name: PerturbedMinimiser(curvature_part=3.0, extra_strength=0.0, intercept_strength=0.01),
 }

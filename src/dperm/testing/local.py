@@ -1,4 +1,4 @@
-"""Does a person's report keep its epsilon, for every answer, does it spend it, and does it mean what it says?"""
+"""Check that a person's report satisfies its epsilon for every answer, uses it up, and decodes without bias."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dperm.testing._violation import demand
 __all__ = ["LOCAL_EXAMPLES", "check_answers", "check_local_report", "check_one_bit", "log_ratio_interval"]
 
 _REJECT = 1e-6
-#: distances at which answers must not resemble each other; the tests cut the work into parts of the second length
+#: lags at which answers must be independent; mechanisms process reports in parts of the second length
 _LAGS = (1, 64)
-#: the ends, what is clipped to them, and points where nothing special happens
+#: the ends, values that are clipped to them, and ordinary values
 _VALUES = (-1.0, 1.0, 0.0, 0.37, -0.81, 7.0, -1e308, math.inf, math.nan, 5e-324, math.nextafter(1.0, 0.0))
 
 #: examples of every registered report
@@ -56,11 +56,11 @@ def check_answers(
     report : callable
         Takes an array of values, one per person, and returns their answers, 0 to ``n_answers`` - 1.
     inputs : sequence of float
-        Values to compare, the worst ones among them.
+        Values to compare, including the worst ones.
     epsilon : float
-        What is claimed for one report.
+        Claimed privacy loss of one report.
     slack : float
-        How far below ``epsilon`` the worst pair may stay, relatively, before the noise counts as too much.
+        Relative amount by which the worst pair may stay below ``epsilon`` before the noise counts as excessive.
     """
     error = 1e-6 / (n_answers * len(inputs) ** 2)
     tallies = [_tally(report(np.full(n_samples, value)), n_answers) for value in inputs]
@@ -68,10 +68,10 @@ def check_answers(
     for first, second in permutations(tallies, 2):
         for answer, pair in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
             low, high = log_ratio_interval(pair, n_samples, error)
-            told = f"the {'bit' if n_answers == 2 else 'answer'} {answer}"
+            which = f"the {'bit' if n_answers == 2 else 'answer'} {answer}"
             demand(
                 low <= epsilon,
-                f"{told} tells two values apart by epsilon {low:.4g} or more; {epsilon:.4g} is claimed.",
+                f"{which} distinguishes two values by epsilon {low:.4g} or more; {epsilon:.4g} is claimed.",
             )
             largest = max(largest, high)
     demand(
@@ -88,9 +88,9 @@ def check_one_bit(
 
 
 def check_local_report(mechanism: Any, *, n_samples: int = 60_000, seed: int | None = 0) -> None:
-    """Check a registered report: exact ratios, its event, the law and independence of answers, what they decode to.
+    """Check a registered report: exact ratios, its event, law and independence of the answers, and their decoding.
 
-    The check itself must be able to tell answers for half and for 1.5 times epsilon from the right ones.
+    The check itself must detect answers for half and for 1.5 times epsilon.
     """
     source = RandomSource(seed)
     values = _values(mechanism)
@@ -126,7 +126,7 @@ def _values(mechanism: Any) -> list[Any]:
 
 
 def _check_ratios(laws: list[tuple[int, ...]], epsilon: float) -> None:
-    """Every answer, all pairs of values, in whole numbers."""
+    """Check every answer for all pairs of values, in whole numbers."""
     above, below = exp_lower_bound(epsilon)
     demand(len({sum(law) for law in laws}) == 1, "the laws of two values do not sum to one total.")
     for first, second in permutations(laws, 2):
@@ -138,7 +138,7 @@ def _check_ratios(laws: list[tuple[int, ...]], epsilon: float) -> None:
 
 
 def _check_event(mechanism: Any, laws: list[tuple[int, ...]]) -> None:
-    """What the ledger is charged bounds delta of every pair of values, at every epsilon."""
+    """Check that the event charged to the ledger bounds delta of every pair of values, at every epsilon."""
     chances = [np.array([count / sum(law) for count in law]) for law in laws]
     for share in (0.0, 0.25, 0.5, 0.75, 0.95, 1.0):
         epsilon = share * mechanism.epsilon
@@ -149,7 +149,7 @@ def _check_event(mechanism: Any, laws: list[tuple[int, ...]]) -> None:
         )
         demand(
             found <= stated + 1e-9,
-            f"{type(mechanism).__name__}'s event promises delta {stated:.3g} at epsilon {epsilon:.3g}; two values have "
+            f"{type(mechanism).__name__}'s event claims delta {stated:.3g} at epsilon {epsilon:.3g}; two values have "
             f"{found:.3g}.",
         )
 
@@ -178,7 +178,7 @@ def _tally(answers: Any, n_answers: int) -> Any:
 
 def _fit(tally: Any, law: tuple[int, ...]) -> float:
     expected = np.array([count / sum(law) for count in law]) * tally.sum()
-    rare = expected < 5.0  # too rare for the chi-square approximation: taken together
+    rare = expected < 5.0  # too rare for the chi-square approximation: pooled
     if rare.any():
         tally, expected = (np.append(x[~rare], x[rare].sum()) for x in (tally, expected))
     return float(stats.chisquare(tally, expected).pvalue) if len(tally) > 1 else 1.0

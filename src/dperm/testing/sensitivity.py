@@ -1,14 +1,14 @@
-"""Declared sensitivity against real neighbours."""
+"""Check of declared sensitivities on real neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import Query
 from dperm.errors import Unsupported
 from dperm.objective import Multinomial
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -39,8 +39,8 @@ def check_query(
 ) -> float:
     """Check queries made by ``make(rng, facts)`` on random and worst-case neighbours under both relations.
 
-    Also checks the public bound, the size, and that some pair comes within ``tight`` of the declared sensitivity: a
-    check whose pairs are all harmless could not fail.
+    Also checks the public bound, the size, and that some pair reaches ``tight`` times the declared sensitivity: with
+    harmless pairs only, the check could not fail.
 
     Parameters
     ----------
@@ -63,6 +63,7 @@ def check_query(
         sources: Sequence[Any] = [False, True] if raw else shapes or layouts()
         for source in sources:
             for n_classes in (2, 3):
+                pairs: Iterator[tuple[Any, Any]]
                 if raw:
                     pairs = table_pairs(rng, neighbours, source, n_random)
                 else:
@@ -123,7 +124,7 @@ def _demand_refusal(query: Query, facts: Facts, neighbours: Neighbours) -> None:
 
 
 def _whole_sum(query: Query, value: Summands, declared: float) -> Any:
-    """Sum over everyone, after checking some people's own summands and that subsets add up exactly."""
+    """Return the sum over everyone; checks some people's own summands and that subsets add up exactly."""
     everyone = np.ones(value.n_people, np.bool_)
     odd = np.arange(value.n_people) % 2 == 1
     whole = value.total(everyone)
@@ -139,7 +140,7 @@ def _whole_sum(query: Query, value: Summands, declared: float) -> Any:
 
 
 def _objective_ratio(query: Any, facts: Facts, a: PeopleObjective, b: PeopleObjective, declared: float) -> float:
-    """Largest change of the gradient between neighbours, after checking its direction and the change of curvature."""
+    """Return the largest change of the gradient between neighbours; checks direction and change of curvature."""
     rng = np.random.default_rng(0)
     largest = 0.0
     for scale in (0.0, 1.0, 1e3):
@@ -155,7 +156,7 @@ def _objective_ratio(query: Any, facts: Facts, a: PeopleObjective, b: PeopleObje
         with_person = a.gradient(near) - a.gradient(weights)
         without = b.gradient(near) - b.gradient(weights)
         move = near - weights
-        # along any move the person's curvature is at most the ratio times the quadratic's
+        # in any direction the person's curvature is at most the ratio times that of the quadratic
         extra, least = float(move @ (with_person - without)), float(move @ (query.strengths * move))
         demand(
             -1e-6 * least <= extra <= query.curvature_ratio(facts) * least * (1.0 + 1e-6) + 1e-6 * least,

@@ -1,4 +1,4 @@
-"""Whole-solver checks: ledger equals plan, non-interference, noise-free limit."""
+"""Checks of whole solvers: ledger equals plan, non-interference, noise-free limit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from dperm.data.holding.holder import DataHolder, DesignData
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DataHolder, DesignData, Query
 from dperm.errors import PlanViolation, Unsupported
 from dperm.objective import L1, L2, Huber, Logistic, Loss, Multinomial, NoPenalty, Objective, Squared
 from dperm.privacy.accounting import composition
@@ -51,7 +50,7 @@ def check_solver(solver: Solver, *, canary_runs: int = 1500) -> None:
 
 # -------------------------------------------------------------------------------------- ledger equals plan
 def check_ledger_is_plan(solver: Solver, budget: Budget | None = None) -> None:
-    """Check that what the ledger holds after a run is what the plan said before it, and within the budget."""
+    """Check that after a run the ledger holds exactly what was planned, within the budget."""
     budget = budget or Budget(1.0, 1e-6)
     data = problem()
     objective = _objective(data)
@@ -61,7 +60,7 @@ def check_ledger_is_plan(solver: Solver, budget: Budget | None = None) -> None:
             _demand_refusal(solver, objective, data, calibrated, neighbours)
             continue
         ledger = Ledger(neighbours=neighbours)
-        source = RandomSource()  # the books do not depend on the noise
+        source = RandomSource()  # the ledger does not depend on the noise
         scope = Scope(calibrated, ledger, neighbours, "contract check")
         try:
             with scope:
@@ -82,14 +81,14 @@ def check_ledger_is_plan(solver: Solver, budget: Budget | None = None) -> None:
 def _demand_refusal(
     solver: Solver, objective: Objective, data: DesignData, calibrated: CalibratedPlan, neighbours: Neighbours
 ) -> None:
-    """A relation that no proof covers must be refused by name, and at the door before anything is released."""
-    told = f"{solver.name!r} runs under {neighbours}, which it says is not proved."
+    """Check that a relation without proof is refused by name, and by the holder before anything is released."""
+    message = f"{solver.name!r} runs under {neighbours}, which it says is not proved."
     try:
         solver.check_neighbours(neighbours)
     except Unsupported:
         pass
     else:
-        raise ContractViolation(told)
+        raise ContractViolation(message)
     released: list[Any] = []
     try:
         with Scope(calibrated, Ledger(neighbours=neighbours), neighbours, "contract check") as scope:
@@ -97,29 +96,29 @@ def _demand_refusal(
             released = holder.released
             solver.solve(objective, holder, calibrated)
     except Unsupported:
-        demand(not released, told)
+        demand(not released, message)
         return
-    raise ContractViolation(told)
+    raise ContractViolation(message)
 
 
 # ---------------------------------------------------------------------------------------- non-interference
-class _Blind(DataHolder):
-    """A holder that answers for a stand-in, whatever its own data; it writes down all it was asked."""
+class _StandInHolder(DataHolder):
+    """A holder that evaluates queries on stand-in data instead of its own, and records all queries."""
 
     def __init__(
         self, data: DesignData, stand_in: DesignData, scope: Scope, source: RandomSource, neighbours: Neighbours
     ) -> None:
         super().__init__(data, scope, source, neighbours)
         self._stand_in = stand_in
-        self.asked: list[Any] = []
+        self.queries: list[Any] = []
 
     def _evaluate(self, query: Query) -> Any:
-        self.asked.append(_public_state(query))
+        self.queries.append(_public_state(query))
         return query.evaluate(self._stand_in)
 
 
 def _public_state(thing: Any) -> Any:
-    """Everything a query holds, in a form that can be compared bit for bit."""
+    """Return everything a query holds, in a form that can be compared bit for bit."""
     if isinstance(thing, np.ndarray):
         return (thing.shape, thing.dtype.str, thing.tobytes())
     if is_dataclass(thing) and not isinstance(thing, type):
@@ -127,20 +126,20 @@ def _public_state(thing: Any) -> Any:
     return repr(thing)
 
 
-#: what a solver releases, and does with it, differs from loss to loss
-_BLIND_LOSSES: tuple[Loss, ...] = (Logistic(), Squared(residual_clip=1.0), Huber(0.3), Multinomial(3))
+#: the releases of a solver and their use differ between losses
+_LOSSES: tuple[Loss, ...] = (Logistic(), Squared(residual_clip=1.0), Huber(0.3), Multinomial(3))
 
 
 def check_non_interference(solver: Solver) -> None:
-    """Let every release tell of other people: queries, noise scales and result must not depend on the data at all.
+    """Take every release from stand-in data: queries, noise scales and result must not depend on the solver's own data.
 
-    Those others are unequal (a skewed target, a rare class), and there is a run with much noise and one with little:
-    answers of zero would leave what a solver does about skew, rare classes and small noise unlooked at.
+    The stand-in data have a skewed target or a rare class, and there is a run with much noise and one with little.
+    Releases of zero would not test how a solver treats skew, rare classes and small noise.
     """
     supported = 0
-    for loss in _BLIND_LOSSES:
+    for loss in _LOSSES:
         objective = Objective(loss, L2(0.01), unpenalised=(3,))
-        stand_in = _unequal(loss, 13, 0.3)
+        stand_in = _skewed_problem(loss, 13, 0.3)
         for epsilon in (1.0, 30.0):
             try:
                 calibrated = calibrate(solver.plan(objective, stand_in.facts), Budget(epsilon, 1e-6))
@@ -148,43 +147,43 @@ def check_non_interference(solver: Solver) -> None:
                 continue  # refused before anything happens, with its reason
             supported += 1
             runs = [
-                _blind_run(solver, objective, _unequal(loss, seed, power), stand_in, calibrated)
+                _run_on_stand_in(solver, objective, _skewed_problem(loss, seed, power), stand_in, calibrated)
                 for seed, power in ((11, 0.0), (12, 0.6))
             ]
             on = f"({loss.name}, epsilon {epsilon:g})"
-            demand(runs[0][0] == runs[1][0], f"{solver.name!r} asked different queries on different data {on}.")
+            demand(runs[0][0] == runs[1][0], f"{solver.name!r} used different queries on different data {on}.")
             demand(runs[0][1] == runs[1][1], f"{solver.name!r} used different noise on different data {on}.")
-            told = f"{solver.name!r}'s result depends on the data beside its releases {on}."
-            demand(runs[0][2:] == runs[1][2:], told)
+            message = f"{solver.name!r}'s result depends on the data in other ways than through its releases {on}."
+            demand(runs[0][2:] == runs[1][2:], message)
     demand(supported > 0, f"{solver.name!r} refuses every loss of the check, so nothing was checked.")
 
 
-def _unequal(loss: Loss, seed: int, power: float, n: int = 60) -> DesignData:
-    """A small problem for a loss; the larger the power, the more its targets lie at the low end."""
+def _skewed_problem(loss: Loss, seed: int, power: float, n: int = 60) -> DesignData:
+    """Return a small problem for a loss; the larger the power, the more targets lie at the low end."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1.0, 1.0, (n, 3))
     low = np.clip(rng.random(n) + 0.2 * X[:, 0], 0.0, 1.0) ** (1.0 + 10.0 * power)
     target = low if loss.task == "regression" else np.floor(low * max(2, loss.n_outputs) * (1.0 - 1e-9))
-    target[0] = max(1.0, loss.n_outputs - 1.0)  # the range is public, and the same for all
+    target[0] = max(1.0, loss.n_outputs - 1.0)  # the range is public and must be the same for all
     return design_data(Layout(n=n, n_features=3, intercept=1.0), X, target)
 
 
-def _blind_run(
+def _run_on_stand_in(
     solver: Solver, objective: Objective, data: DesignData, stand_in: DesignData, calibrated: CalibratedPlan
 ) -> tuple[Any, ...]:
     neighbours = solver.supported_neighbours[0]
     seeded = "the same noise twice, for comparison"
     scope = Scope(calibrated, Ledger(neighbours=neighbours), neighbours, "contract check", unbounded=seeded)
-    # nothing that a query remembers may pass from one run to the next
-    holder = _Blind(data, replace(stand_in), scope, RandomSource(insecure_seed=5), neighbours)
+    # a copy: results kept by queries must not pass from one run to the next
+    holder = _StandInHolder(data, replace(stand_in), scope, RandomSource(insecure_seed=5), neighbours)
     with scope:
         solution = solver.solve(objective, holder, calibrated)
-    return holder.asked, holder.released, _public_state(solution.weights), solution.n_steps, solution.notes
+    return holder.queries, holder.released, _public_state(solution.weights), solution.n_steps, solution.notes
 
 
 # ----------------------------------------------------------------------------------------- noise-free limit
 def check_noise_free_limit(solver: Solver, tolerance: float = 1e-4) -> None:
-    """With (almost) no noise the solver must reach the optimum of a trusted solver on the same scaled data."""
+    """Check that with almost no noise the solver reaches the optimum of a trusted solver on the same scaled data."""
     data = problem(3, n=200)
     supported = 0
     for penalty in (L2(0.05), L1(0.02), NoPenalty()):
@@ -214,7 +213,7 @@ def _almost_noise_free(solver: Solver, objective: Objective, data: DesignData) -
 
 
 def trusted_optimum(objective: Objective, X: Any, y: Any) -> float:
-    """Optimum by scipy on the split variable w = a - b, a, b >= 0, where an L1 penalty is linear."""
+    """Return the optimum by scipy, with w = a - b and a, b >= 0, which makes an L1 penalty linear."""
     d = X.shape[1]
 
     def value_and_gradient(ab: Any) -> tuple[float, Any]:

@@ -41,7 +41,7 @@ from dperm.solvers.vertical import (
 )
 from dperm.solvers.vertical.views import VIEWS
 from dperm.testing._violation import ContractViolation, demand
-from dperm.testing.canary import excess_delta, imagined
+from dperm.testing.canary import canary_value, excess_delta
 from dperm.testing.data import Layout
 from dperm.types import FloatArray
 
@@ -294,7 +294,7 @@ class _VerticalCanary:
         def evaluate(query: Any) -> Any:
             if query.norm == "none":
                 return honest(query)
-            return imagined(query, holder, self._present)  # type: ignore[arg-type]
+            return canary_value(query, holder, self._present)  # type: ignore[arg-type]
 
         def listen(query: Any, mechanism: Any, group: str | None = None) -> Any:
             out = release(query, mechanism, group)

@@ -85,17 +85,17 @@ ROW = "P1,40,1,clerk,yes,1970-01-01,1,ill"
     [
         ("", "is empty"),
         (header_and(), "column names and no rows"),
-        (header_and(ROW, ROW), "has one value only"),
+        (header_and(ROW, ROW), "has only one value"),
         (header_and(ROW, ROW.replace("40", SECRET).replace("ill", "well")), "column 'age' holds text"),
         (header_and(ROW, ROW.replace("ill", SECRET)), "not among the classes"),
         (header_and(ROW, ROW.replace("ill", "")), "has missing values"),
-        (header_and(ROW, ROW.replace(",1,clerk", ",,clerk")), "which its rule refuses"),
+        (header_and(ROW, ROW.replace(",1,clerk", ",,clerk")), "which the schema refuses"),
         (header_and(ROW, ROW.replace("yes", SECRET)), "more than true and false"),
         (header_and(ROW, ROW + ",extra"), "more or fewer fields"),
         (header_and(ROW).replace("smoker", "age"), "two columns named 'age'"),
         (header_and(ROW).replace("smoker", "smoking"), "has no column 'smoker'"),
         (header_and(ROW).replace("state", "state,new").replace("ill", "ill,1"), "a column 'new' that schema.toml does"),
-        (b"\xff\xfe\x00bad", "not text in UTF-8"),
+        (b"\xff\xfe\x00bad", "not UTF-8 text"),
     ],
 )
 def test_bad_tables_are_refused_without_showing_a_value(dperm, people, home, content, says):
@@ -137,7 +137,7 @@ def test_damaged_parquet(dperm, people, home):
     Path("people.parquet").write_bytes(b"PAR1 and nothing else")
     done = dperm("fit", "people.parquet", "--epsilon", "1", "--schema", "schema.toml")
     assert done.code == 2
-    assert "is damaged, or not of the kind that its name says" in done.err
+    assert "is damaged, or its format does not match its name" in done.err
 
 
 def test_ten_rows_are_fitted_with_a_note(dperm, people, home):
@@ -154,7 +154,7 @@ def test_a_file_that_may_not_be_read(dperm, people, home, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *a, **k: False)
     done = dperm(*FIT)
     assert done.code == 2
-    assert "may not be read" in done.err
+    assert "do not have permission to read" in done.err
 
 
 @pytest.mark.parametrize(

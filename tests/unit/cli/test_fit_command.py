@@ -166,7 +166,7 @@ def test_an_effect_is_that_of_the_whole_range(low, high):
 
 @pytest.mark.parametrize(
     ("column", "says"),
-    [("customer_id", "it seems to tell who somebody is"), ("birthDate", "derive a number that matters")],
+    [("customer_id", "it seems to identify people"), ("birthDate", "derive a number, such as an age")],
 )
 def test_ids_and_dates_are_refused_by_name_where_ranges_are_bought(dperm, home, column, says):
     (home / "t.csv").write_text(f"{column},x,y\n" + "".join(f"{1000 + i},{i % 7},{i % 2}\n" for i in range(60)))
@@ -220,7 +220,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
     assert "--model is missing" in dperm(*fit).err
     refused = dperm(*fit, "--model", "ridge")
     assert refused.code == 2
-    assert "column 'patient_id' is not taken: it seems to tell who somebody is" in refused.err
+    assert "column 'patient_id' is not taken: it seems to identify people" in refused.err
     drop = [word for name in ("patient_id", "job", "smoker", "born", "state") for word in ("--drop", name)]
     done = dperm(*fit, "--model", "ridge", *drop)
     assert done.code == 0, done.err

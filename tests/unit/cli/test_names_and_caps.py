@@ -9,7 +9,7 @@ import pytest
 
 from dperm import Ledger
 from dperm.cli.output import Output
-from dperm.data.tables.files import name_without_ending
+from dperm.data.tables.files import name_without_suffix
 from dperm.privacy.accounting.events import Gaussian
 
 FIT = ("fit", "people.csv", "--epsilon", "0.5", "--schema", "schema.toml", "--out")
@@ -197,7 +197,7 @@ def other_rows(path):
     ],
 )
 def test_only_the_ending_of_a_format_is_no_part_of_a_name(file, name):
-    assert name_without_ending(Path("1.2") / file) == name
+    assert name_without_suffix(Path("1.2") / file) == name
 
 
 def test_a_name_with_dots_is_the_whole_name(dperm, people, home):

@@ -1,4 +1,4 @@
-"""Bit budgets hold at every size, roundings never grow a number, weights land on their grid."""
+"""Bit budgets hold at every size, rounding never enlarges a number, weights are on their grid."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_weights_on_grid_in_a_box():
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [], [5e-324, 0.0], [1e-318]])
-def test_weights_of_nothing(weights):
+def test_weights_of_zero(weights):
     steps, spacing = weights_on_grid(np.array(weights, float), 30)
     assert not steps.any()
     assert spacing > 0.0

@@ -1,4 +1,4 @@
-"""Kernels of reports: against numpy, alone and in company, for bits and for numbers."""
+"""Kernels of reports: against numpy, for one person and for many, for bits and for numbers."""
 
 from __future__ import annotations
 

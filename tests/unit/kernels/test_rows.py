@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.kernels.rows import compress, mapped_squares, second_moments, stretched_squares
-from dperm.kernels.steps import shorten_compressed
+from dperm.kernels.grid_steps import compress, shorten_compressed
+from dperm.kernels.rows import mapped_squares, second_moments, stretched_squares
 
 
 def rows(n=37, p=9, density=0.3, seed=0):
@@ -61,7 +61,7 @@ def test_second_moments_are_those_of_whole_numbers(constant):
     assert found.tolist() == wanted
 
 
-def test_a_constant_of_height_zero_is_a_column_all_the_same():
+def test_a_constant_of_height_zero_is_still_a_column():
     """How a design is stored must not show in the shape of what comes out."""
     X = np.zeros((50, 3))
     X[:5, 0] = 1.0
@@ -75,7 +75,7 @@ def test_a_constant_of_height_zero_is_a_column_all_the_same():
         assert stored.second_moments(*case).shape == (4, 4)
 
 
-def test_compress_stops_where_there_is_no_room():
+def test_compress_stops_if_there_is_no_room():
     dense, csr = rows()
     ends, columns, entries = np.zeros(37, np.int32), np.zeros(csr.nnz + 9, np.int32), np.zeros(csr.nnz + 9)
     assert compress(dense, 0, ends, columns, entries) == csr.nnz

@@ -1,4 +1,4 @@
-"""The compiled logistic function: right to 1e-15, in [0, 1], and the same bits wherever a number stands."""
+"""The compiled logistic function: correct to 1e-15, in [0, 1], and the same bits at every position."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_position_does_not_matter(function):
     assert not position_matters(function)
 
 
-def test_a_tail_that_rounds_differently_is_noticed():
+def test_a_tail_that_rounds_differently_is_detected():
     def with_a_tail(z, y):
         out = logistic_slopes(z, y)
         body = len(z) - len(z) % 4
@@ -131,7 +131,7 @@ def test_a_tail_that_rounds_differently_is_noticed():
     assert position_matters(with_a_tail)
 
 
-def test_both_ways_to_a_slope_are_one():
+def test_both_computations_of_a_slope_agree():
     z, y = draws(1003, seed=5), np.random.default_rng(6).integers(0, 2, 1003).astype(float)
     assert fused_slopes(z, y).tobytes() == scaled_slopes(z, y).tobytes()
 

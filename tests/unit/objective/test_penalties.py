@@ -125,7 +125,7 @@ def test_gradient_is_the_derivative_of_value(penalty: Penalty) -> None:
 
 
 @pytest.mark.parametrize("penalty", [p for p in ALL if not p.smooth], ids=repr)
-def test_penalties_without_a_gradient_say_so(penalty: Penalty) -> None:
+def test_penalties_without_a_gradient_are_refused(penalty: Penalty) -> None:
     with pytest.raises(Unsupported, match="no gradient"):
         penalty.gradient(np.ones(4))
 
@@ -142,7 +142,7 @@ def test_strong_convexity(penalty: Penalty) -> None:
     assert ElasticNet(0.9, 0.3).strong_convexity == pytest.approx(0.63)
 
 
-def test_prox_leaves_its_argument_alone() -> None:
+def test_prox_does_not_change_its_argument() -> None:
     for penalty in ALL:
         w = np.full(4, 0.3)
         result = penalty.prox(w, 1.0)

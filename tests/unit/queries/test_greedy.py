@@ -10,12 +10,12 @@ import pytest
 from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.errors import InvalidInput
 from dperm.objective import Huber, Logistic, Squared
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.selection import TwoLevelRace
 from dperm.queries import GradientCoordinate, GreedyScores
 from dperm.queries.gradients import FullGradient
-from dperm.queries.greedy import RULES, PerColumn, _State
+from dperm.queries.greedy import RULES, ColumnConstants, _RaceState
 from dperm.testing import ContractViolation, check_query
 from dperm.testing.data import Layout, design_data
 
@@ -28,13 +28,13 @@ def sparse_data(seed=0, n=120, p=150, intercept=1.0):
 
 
 def uneven(d, seed=2):
-    return PerColumn(0.25 * 4.0 ** np.random.default_rng(seed).uniform(-2.0, 2.0, d))
+    return ColumnConstants(0.25 * 4.0 ** np.random.default_rng(seed).uniform(-2.0, 2.0, d))
 
 
 D = 151
 EVEN = (0.25, None)
 CLIPPED = (0.25, 0.3)
-UNEVEN = (uneven(D), PerColumn(0.3 * np.sqrt(uneven(D).values)))
+UNEVEN = (uneven(D), ColumnConstants(0.3 * np.sqrt(uneven(D).values)))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -71,14 +71,14 @@ def test_incremental_scores_equal_a_full_pass_bit_for_bit(rule, penalty, numbers
 
 
 @pytest.mark.parametrize("numbers", [EVEN, UNEVEN])
-def test_a_planted_slip_in_the_update_is_seen(monkeypatch, numbers):
-    monkeypatch.setattr(_State, "_move", lambda self, data, query, changed: None)
+def test_a_planted_bug_in_the_update_is_detected(monkeypatch, numbers):
+    monkeypatch.setattr(_RaceState, "_move", lambda self, data, query, changed: None)
     with pytest.raises(AssertionError):
         test_incremental_scores_equal_a_full_pass_bit_for_bit("GS-r", SeparablePenalty(), numbers)
 
 
-def test_limits_of_the_wrong_column_are_seen(monkeypatch):
-    monkeypatch.setattr(_State, "_move", _with_shifted_limits(_State._move))
+def test_limits_of_the_wrong_column_are_detected(monkeypatch):
+    monkeypatch.setattr(_RaceState, "_move", _with_shifted_limits(_RaceState._move))
     with pytest.raises(AssertionError):
         test_incremental_scores_equal_a_full_pass_bit_for_bit("GS-r", SeparablePenalty(), UNEVEN)
 
@@ -91,7 +91,7 @@ def _with_shifted_limits(move):
     return planted
 
 
-def test_another_box_starts_another_race():
+def test_a_different_box_starts_a_new_race():
     data = sparse_data()
     d = data.facts.d
     races = [
@@ -150,7 +150,7 @@ def test_rules_agree_at_zero_and_follow_their_formulas():
     assert query.scores_of(gradients)[1] == pytest.approx((gradient + 0.02) / math.sqrt(curvature[1]))
 
 
-def test_excluded_candidates_keep_their_places():
+def test_excluded_candidates_keep_their_coordinates():
     data = sparse_data()
     d = data.facts.d
     query = GreedyScores(Logistic(), SparseWeights(d, {}, 8.0), 0.25, SeparablePenalty(), excluded=(0, 5, d - 1))
@@ -164,8 +164,8 @@ def test_excluded_candidates_keep_their_places():
     ("changes", "says"),
     [
         ({"rule": "GS-z"}, "rule must be"),
-        ({"smoothness": 0.0}, "smoothness must be positive"),
-        ({"limit": -1.0}, "limit must be positive"),
+        ({"smoothness": 0.0}, r"smoothness must be (above 0|a finite number), got"),
+        ({"limit": -1.0}, r"limit must be (above 0|a finite number), got"),
         ({"loss": Squared()}, "bounded slopes"),
         ({"penalty": SeparablePenalty(low=0.1, high=1.0)}, "must contain it"),
         ({"penalty": SeparablePenalty(low=-0.1, high=0.1), "weights": SparseWeights(4, {0: 1.0}, 8.0)}, "inside"),
@@ -196,23 +196,23 @@ def test_sensitivity_is_the_same_at_every_step():
 
 # -------------------------------------------------------------------------------------------- numbers of single columns
 @pytest.mark.parametrize("values", [(1.0, 0.0), (1.0, math.nan), (1.0, math.inf), ((1.0,), (2.0,)), 1.0])
-def test_bad_numbers_of_columns_are_refused(values):
+def test_bad_column_constants_are_refused(values):
     with pytest.raises(InvalidInput, match="one for each column"):
-        PerColumn(values)
+        ColumnConstants(values)
 
 
-def test_a_wrong_number_of_numbers_is_refused_before_the_charge():
+def test_a_wrong_number_of_column_constants_is_refused_before_the_charge():
     facts = sparse_data().facts
-    for changes in ({"smoothness": PerColumn((1.0, 2.0))}, {"limit": PerColumn((1.0, 2.0))}):
+    for changes in ({"smoothness": ColumnConstants((1.0, 2.0))}, {"limit": ColumnConstants((1.0, 2.0))}):
         given = {"smoothness": 0.25, **changes}
         query = GreedyScores(Logistic(), SparseWeights(D, {}, 8.0), penalty=SeparablePenalty(), **given)
         with pytest.raises(InvalidInput, match="one per column, not 2"):
             query.size(facts)
 
 
-def test_numbers_of_columns_cannot_be_changed_afterwards():
+def test_column_constants_cannot_be_changed_afterwards():
     values = np.ones(3)
-    numbers = PerColumn(values)
+    numbers = ColumnConstants(values)
     values[0] = 5.0
     assert numbers.values.tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(ValueError, match="read-only"):
@@ -224,7 +224,11 @@ def test_the_sensitivity_is_that_of_the_worst_column():
     smoothness, limits = np.full(D, 0.25), np.full(D, 0.4)
     smoothness[3], limits[3] = 0.01, 0.3
     query = GreedyScores(
-        Logistic(), SparseWeights(D, {}, 8.0), PerColumn(smoothness), SeparablePenalty(), limit=PerColumn(limits)
+        Logistic(),
+        SparseWeights(D, {}, 8.0),
+        ColumnConstants(smoothness),
+        SeparablePenalty(),
+        limit=ColumnConstants(limits),
     )
     assert query.zero_out_sensitivity(facts) == pytest.approx(0.3 / (facts.n * 0.1), rel=1e-6)
     # limits in proportion to the root of the curvature: every column has the same
@@ -234,7 +238,7 @@ def test_the_sensitivity_is_that_of_the_worst_column():
 
 def test_the_constant_column_counts_with_its_own_height():
     low = sparse_data(intercept=0.25).facts
-    steep = PerColumn(np.append(np.full(D - 1, 0.25), 0.25 * 0.25**2))
+    steep = ColumnConstants(np.append(np.full(D - 1, 0.25), 0.25 * 0.25**2))
     query = GreedyScores(Logistic(), SparseWeights(D, {}, 8.0), steep, SeparablePenalty())
     assert query.zero_out_sensitivity(low) == pytest.approx(1.0 / (low.n * 0.5), rel=1e-6)
 
@@ -266,12 +270,12 @@ class MixesUpTheColumns(GreedyScores):
 
 def uneven_queries(kind):
     def make(rng, facts):
-        smoothness = PerColumn(0.2 * 16.0 ** np.linspace(-1.0, 1.0, facts.d))
-        limits = PerColumn(0.2 * np.sqrt(smoothness.values))
+        smoothness = ColumnConstants(0.2 * 16.0 ** np.linspace(-1.0, 1.0, facts.d))
+        limits = ColumnConstants(0.2 * np.sqrt(smoothness.values))
         weights = SparseWeights(facts.d, {j: float(rng.normal()) for j in range(facts.d)}, 1e4)
         return [
             kind(Logistic(), weights, smoothness, SeparablePenalty(l1=0.05, l2=0.3), (facts.d - 1,), "GS-r", limit)
-            for limit in (limits, PerColumn(np.full(facts.d, 0.3)))
+            for limit in (limits, ColumnConstants(np.full(facts.d, 0.3)))
         ]
 
     return make

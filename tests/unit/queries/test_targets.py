@@ -101,6 +101,6 @@ def test_bad_centres(centre):
         TargetDeviation(centre)
 
 
-def test_a_centre_of_few_digits_is_taken_as_a_double():
+def test_a_single_precision_centre_is_converted_to_double():
     query = TargetDeviation(np.float32(0.1))
     assert type(query.centre) is float

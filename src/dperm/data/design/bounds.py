@@ -1,4 +1,4 @@
-"""Bounds: what is declared public about the columns, or how it is bought."""
+"""Bounds of columns and target: declared by the user as public, or bought with part of the budget."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy as np
 from dperm.data.design.matrix import Scaling
 from dperm.errors import InvalidBounds
 from dperm.types import BoolArray, FloatArray
+from dperm.validation import is_finite_number, is_number
 
-__all__ = ["Bounds", "QuantilePurchase", "default_quantile_grid", "default_unlikeliness"]
+__all__ = ["Bounds", "QuantilePurchase", "default_prior_penalties", "default_quantile_grid"]
 
-PerColumn = float | Sequence[float] | FloatArray | Mapping[str, float]
+NumberPerColumn = float | Sequence[float] | FloatArray | Mapping[str, float]
 
 _RANGE_SPREAD = 1.0 / math.sqrt(3.0)  # of values spread evenly over [-1, 1]
 
@@ -29,19 +30,19 @@ HOW_TO_DECLARE = (
 
 
 def default_quantile_grid() -> FloatArray:
-    """Public grid on which bounds are bought: 0 and +-2^k for k from -4 to 12, every fourth k out to -20 and 40.
+    """Return the public grid for buying bounds: 0 and +-2^k for k from -4 to 12, every fourth k out to -20 and 40.
 
-    Every point draws its share of wrong choices, so there are no more than bounds need: a factor of 2 where most
-    columns lie, of 16 beyond. Values outside count as its ends, about 10^12.
+    Every additional point makes a wrong choice more likely, so the grid is coarse: a factor of 2 in the range of most
+    columns, of 16 beyond. Values outside the grid count as its ends, about 10^12.
     """
     positive = 2.0 ** np.concatenate([np.arange(-20, -4, 4), np.arange(-4, 13), np.arange(16, 41, 4)]).astype(float)
     return np.concatenate([-positive[::-1], [0.0], positive])
 
 
-def default_unlikeliness() -> FloatArray:
-    """How much less each point of the default grid is expected, in nats: 0 up to 16, then a quarter per factor of 2.
+def default_prior_penalties() -> FloatArray:
+    """Return the prior of the default grid as minus its logarithm, in nats: 0 up to 16, then 0.25 per factor of 2.
 
-    It never grows towards zero: a range that is too wide by chance ruins a model, one that reaches to zero does not.
+    It does not increase towards zero: a range that is much too wide ruins a model, one that includes zero does not.
     """
     size = np.abs(default_quantile_grid())
     return 0.25 * np.log2(np.maximum(size, 16.0) / 16.0)
@@ -51,8 +52,8 @@ def default_unlikeliness() -> FloatArray:
 class QuantilePurchase:
     """How bounds are bought: two private quantiles per column with ``budget_share`` of the budget (in rho).
 
-    Where the ranges of columns and target are both bought, the target's gets half of it: a column whose range fails
-    is lost, a target whose range fails takes the model with it.
+    If the ranges of columns and target are both bought, the target's range gets half of it: a wrong range of one column
+    costs that column, a wrong range of the target costs the whole model.
     """
 
     budget_share: float = 0.1
@@ -62,7 +63,7 @@ class QuantilePurchase:
 
     def __post_init__(self) -> None:
         for name in ("budget_share", "low", "high"):
-            if not _is_number(getattr(self, name)):
+            if not is_number(getattr(self, name)):
                 raise InvalidBounds(f"{name} must be a number, not {type(getattr(self, name)).__name__}.")
         if not 0.0 < self.budget_share < 1.0:
             raise InvalidBounds(f"budget_share must be between 0 and 1, not {self.budget_share!r}.")
@@ -81,17 +82,17 @@ class QuantilePurchase:
         except (TypeError, ValueError):
             raise InvalidBounds("the grid of a purchase must hold numbers only.") from None
 
-    def unlikeliness(self) -> FloatArray:
-        """How much less each point of the grid is expected, in nats; a grid that is given is taken evenly."""
-        return default_unlikeliness() if self.grid is None else np.zeros(len(self.grid))
+    def prior_penalties(self) -> FloatArray:
+        """Return minus the log prior of each point of the grid, in nats; a user's grid has a uniform prior."""
+        return default_prior_penalties() if self.grid is None else np.zeros(len(self.grid))
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
     """Public bounds of features and target; values outside are clipped.
 
-    What is not declared is bought: ``Bounds(classes=["no", "yes"])`` or ``Bounds(target=(0, 100))`` alone buys the
-    range of the columns, ``Bounds(features=...)`` alone buys that of a regression target. Columns of type bool lie
+    Bounds that are not declared are bought: ``Bounds(classes=["no", "yes"])`` or ``Bounds(target=(0, 100))`` alone buys
+    the range of the columns, ``Bounds(features=...)`` alone buys that of a regression target. Columns of type bool lie
     between 0 and 1 by construction and need neither.
 
     Parameters
@@ -120,12 +121,12 @@ class Bounds:
     [0.5, 41.0]
     """
 
-    features: tuple[PerColumn, PerColumn] | None = None
+    features: tuple[NumberPerColumn, NumberPerColumn] | None = None
     target: tuple[float, float] | None = None
     classes: Sequence[Any] | None = None
     row_norm: float | None = None
-    centre: PerColumn | None = None
-    scale: PerColumn | None = None
+    centre: NumberPerColumn | None = None
+    scale: NumberPerColumn | None = None
     clip: float | None = None
     purchase: QuantilePurchase | None = None
     assumptions: tuple[str, ...] = ()
@@ -149,7 +150,7 @@ class Bounds:
             self._check_features()
         for name in ("clip", "row_norm"):
             value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0.0 < value < math.inf):
+            if value is not None and not (is_finite_number(value) and value > 0.0):
                 raise InvalidBounds(f"{name} must be a positive finite number, not {value!r}.")
         if self.target is not None:
             self._check_target()
@@ -158,7 +159,7 @@ class Bounds:
 
     def _check_features(self) -> None:
         given = self.features
-        if isinstance(given, Mapping):  # a likely mistake: one dict of pairs instead of a pair of dicts
+        if isinstance(given, Mapping):  # a common mistake: one dict of pairs instead of a pair of dicts
             low, high = (
                 "{" + ", ".join(f"{name!r}: {_end(pair, k)}" for name, pair in list(given.items())[:_MOST_SHOWN]) + "}"
                 for k in (0, 1)
@@ -169,8 +170,8 @@ class Bounds:
             )
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise InvalidBounds(
-                "features must be a pair (lo, hi): of numbers for all columns, of lists with a number for each, or of "
-                "dicts by column name."
+                "features must be a pair (lo, hi): of numbers for all columns, of lists with one number per column, or "
+                "of dicts by column name."
             )
 
     def _check_classes(self) -> None:
@@ -188,10 +189,12 @@ class Bounds:
         assert self.target is not None
         if not isinstance(self.target, tuple | list) or len(self.target) != 2:
             raise InvalidBounds("target must be a pair (lo, hi) of finite numbers.")
-        if not all(_is_number(v) and math.isfinite(v) for v in self.target):
+        if not all(map(is_finite_number, self.target)):
             raise InvalidBounds("target must be a pair (lo, hi) of finite numbers.")
         if not self.target[0] < self.target[1]:
-            raise InvalidBounds(f"target bounds contradict: lo={self.target[0]!r} is not below hi={self.target[1]!r}.")
+            raise InvalidBounds(
+                f"target bounds contradict each other: lo={self.target[0]!r} is not below hi={self.target[1]!r}."
+            )
 
     @classmethod
     def private_quantiles(
@@ -202,7 +205,7 @@ class Bounds:
         grid: Sequence[float] | None = None,
         **others: Any,
     ) -> Bounds:
-        """Buy the columns' range by private quantiles on a public grid, paid with ``budget_share`` of rho."""
+        """Buy the range of the columns by private quantiles on a public grid, with ``budget_share`` of rho."""
         points = None if grid is None else tuple(grid) if isinstance(grid, Iterable) else (grid,)
         return cls(purchase=QuantilePurchase(budget_share, low, high, points), **others)
 
@@ -227,11 +230,11 @@ class Bounds:
         """Return the public constants that scale ``n_features`` columns.
 
         ``centred=False`` (a model without intercept) scales a range by its largest magnitude instead of moving it.
-        ``boolean`` marks columns of type bool: they may be left out of a dict, and a range given for all columns at
-        once leaves them at 0 to 1.
+        ``boolean`` marks columns of type bool: a dict may omit them, and one range for all columns leaves them at 0 to
+        1.
         """
         if self.bought_columns(n_features, boolean).any():
-            raise InvalidBounds("these bounds are bought during the fit and are not known before it.")
+            raise InvalidBounds("these bounds are bought during the fit and are not available before it.")
         if self.purchase is not None:
             return range_scaling(np.zeros(n_features), np.ones(n_features), names, self._row_norm, centred)
         if self.scale is not None:
@@ -243,21 +246,21 @@ class Bounds:
             return Scaling(centre, scale, float(self.clip), self._row_norm)
         assert self.features is not None
         ends = []
-        for given, what, known in ((self.features[0], "lo", 0.0), (self.features[1], "hi", 1.0)):
-            end = _per_column(given, n_features, names, what, boolean, known)
-            ends.append(np.where(boolean, known, end) if boolean is not None and _is_number(given) else end)
+        for given, what, for_bool in ((self.features[0], "lo", 0.0), (self.features[1], "hi", 1.0)):
+            end = _per_column(given, n_features, names, what, boolean, for_bool)
+            ends.append(np.where(boolean, for_bool, end) if boolean is not None and is_number(given) else end)
         low, high = ends
         return range_scaling(low, high, names, self._row_norm, centred)
 
     def bought_columns(self, n_features: int, boolean: BoolArray | None = None) -> BoolArray:
-        """Which columns' ranges are bought: none if they are declared, else all but those of type bool."""
+        """Return which columns' ranges are bought: none if they are declared, else all except those of type bool."""
         if self.purchase is None:
             return np.zeros(n_features, bool)
         return np.ones(n_features, bool) if boolean is None else ~boolean
 
     @property
     def _row_norm(self) -> float | None:
-        # in double precision: margins against rounding would be lost in fewer digits
+        # in double precision: fewer digits would lose the margins against rounding
         return None if self.row_norm is None else float(self.row_norm)
 
     @property
@@ -280,7 +283,7 @@ def range_scaling(
 ) -> Scaling:
     """Return the constants that map [low, high] into [-1, 1]; equal bounds make the column a constant."""
     if (low > high).any():
-        raise InvalidBounds(f"bounds contradict: lo is above hi in {_where(low > high, names)}.")
+        raise InvalidBounds(f"bounds contradict each other: lo is above hi in {_where(low > high, names)}.")
     if not centred:
         return Scaling(np.zeros_like(low), np.maximum(np.abs(low), np.abs(high)), 1.0, row_norm, _RANGE_SPREAD)
     # halves first: the width of a declared range may exceed the largest double
@@ -288,13 +291,9 @@ def range_scaling(
 
 
 def _end(pair: Any, k: int) -> str:
-    """One end of a pair as it is written, or what stands for it."""
-    is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_number, pair))
+    """Return one end of a pair as it was written, or its name."""
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_number, pair))
     return repr(pair[k]) if is_pair else ("lo", "hi")[k]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _where(bad: BoolArray, names: Sequence[str] | None) -> str:
@@ -303,27 +302,27 @@ def _where(bad: BoolArray, names: Sequence[str] | None) -> str:
 
 
 def _per_column(
-    given: PerColumn,
+    given: NumberPerColumn,
     n_features: int,
     names: Sequence[str] | None,
     what: str,
     boolean: BoolArray | None = None,
-    known: float = 0.0,
+    for_bool: float = 0.0,
 ) -> FloatArray:
-    """Return one number per column; a dict may leave out columns of type bool, which take ``known``."""
+    """Return one number per column; a dict may omit columns of type bool, which then get ``for_bool``."""
     if isinstance(given, Mapping):
         if names is None:
             raise InvalidBounds(
-                f"{what} is given by column name, but the data have no column names (a table's names must be text)."
+                f"{what} is given by column name, but the data have no column names: pass a table whose names are text."
             )
         if boolean is not None:
-            given = {**{name: known for name, is_bool in zip(names, boolean, strict=True) if is_bool}, **given}
+            given = {**{name: for_bool for name, is_bool in zip(names, boolean, strict=True) if is_bool}, **given}
         missing = [name for name in names if name not in given]
         if missing:
             raise InvalidBounds(f"{what} is missing for column {missing[0]!r} ({len(missing)} missing in all).")
         unknown = [name for name in given if name not in set(names)]
         if unknown:
-            raise InvalidBounds(f"{what} names column {unknown[0]!r}, which the data do not have.")
+            raise InvalidBounds(f"{what} names column {unknown[0]!r}, which is not in the data.")
         given = [given[name] for name in names]
     try:
         values = np.asarray(given, np.float64)

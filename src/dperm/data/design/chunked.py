@@ -1,8 +1,8 @@
-"""A design matrix kept in blocks of rows: on disk, or wherever a block can be asked for a sum.
+"""A design matrix kept in blocks of rows, on local disk or on the workers of a cluster.
 
-Every operation of a :class:`~dperm.data.design.matrix.DesignMatrix` is that of its blocks put together. Blocks hold
-the same whole numbers as one matrix would, and sums of whole numbers are exact in any order, so the results are the
-same bit for bit however the rows are split.
+Every operation of a :class:`~dperm.data.design.matrix.DesignMatrix` combines the results of the blocks. Blocks hold the
+same whole numbers as one matrix would, and sums of whole numbers are exact in any order, so the results are the same
+bit for bit for every split of the rows. Proof: ``chunked.proof.md``.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from dperm.errors import InvalidInput
 from dperm.objective import Loss
 from dperm.types import FloatArray
 
-__all__ = ["Blocks", "ChunkedDesign", "ScratchFile", "design_of", "ensure_room", "no_arguments"]
+__all__ = ["Arguments", "Blocks", "ChunkedDesign", "ScratchFile", "chunked_design", "ensure_room", "no_arguments"]
 
 #: arguments of an operation for the rows of one block
 Arguments = Callable[[slice], tuple[Any, ...]]
 
 
 def no_arguments(part: slice) -> tuple[Any, ...]:
-    """Arguments of an operation that needs none."""
+    """Return the arguments of an operation that takes none."""
     return ()
 
 
 class Blocks(ABC):
-    """Where the blocks of a design are kept; ``parts`` are the rows that each holds, in order."""
+    """Storage for the blocks of a design; ``parts`` are the rows of each block, in order."""
 
     parts: list[slice]
 
     @abstractmethod
-    def ask(self, operation: str, arguments: Arguments = no_arguments) -> Iterator[Any]:
-        """Results of an operation of a design, block after block."""
+    def run(self, operation: str, arguments: Arguments = no_arguments) -> Iterator[Any]:
+        """Yield the results of a :class:`DesignMatrix` operation, block after block."""
 
-    def here(self) -> Iterator[DesignMatrix] | None:
-        """Blocks brought into memory one after the other; None where they stay elsewhere."""
+    def in_memory(self) -> Iterator[DesignMatrix] | None:
+        """Yield the blocks, each loaded into this process's memory; None if blocks stay on other machines."""
         return None
 
     @abstractmethod
     def columns(self, column: int) -> Iterator[FloatArray]:
-        """One of the user's columns in grid steps, block after block."""
+        """Yield one of the user's columns in grid steps, block after block."""
 
 
 class ChunkedDesign(DesignMatrix):
@@ -65,63 +65,63 @@ class ChunkedDesign(DesignMatrix):
         return self._blocks.parts[-1].stop if self._blocks.parts else 0
 
     def blocks(self) -> Iterator[tuple[slice, DesignMatrix]]:
-        here = self._blocks.here()
-        return super().blocks() if here is None else zip(self._blocks.parts, here, strict=True)
+        loaded = self._blocks.in_memory()
+        return super().blocks() if loaded is None else zip(self._blocks.parts, loaded, strict=True)
 
-    def _each(self, operation: str, arguments: Arguments = no_arguments) -> Iterator[tuple[slice, Any]]:
-        return zip(self._blocks.parts, self._blocks.ask(operation, arguments), strict=True)
+    def _per_block(self, operation: str, arguments: Arguments = no_arguments) -> Iterator[tuple[slice, Any]]:
+        return zip(self._blocks.parts, self._blocks.run(operation, arguments), strict=True)
 
-    def _joined(self, operation: str, arguments: Arguments, width: tuple[int, ...] = ()) -> FloatArray:
-        """One number (or ``width`` of them) for every row."""
+    def _concatenated(self, operation: str, arguments: Arguments, width: tuple[int, ...] = ()) -> FloatArray:
+        """Return one number (or ``width`` numbers) for every row."""
         out = np.empty((self.n_rows, *width))
-        for part, found in self._each(operation, arguments):
-            out[part] = found
+        for part, result in self._per_block(operation, arguments):
+            out[part] = result
         return out
 
     def scores(self, weight_steps: FloatArray, columns: Columns = None) -> FloatArray:
-        return self._joined("scores", lambda part: (weight_steps, columns), weight_steps.shape[1:])
+        return self._concatenated("scores", lambda part: (weight_steps, columns), weight_steps.shape[1:])
 
     def squared_norms(self, columns: Columns = None) -> FloatArray:
-        return self._joined("squared_norms", lambda part: (columns,))
+        return self._concatenated("squared_norms", lambda part: (columns,))
 
     def mapped_lengths(self, steps: FloatArray) -> FloatArray:
-        return self._joined("mapped_lengths", lambda part: (steps,))
+        return self._concatenated("mapped_lengths", lambda part: (steps,))
 
     def second_moments(
         self, factors: FloatArray, unit: float, spacing: float, heights: FloatArray | None = None
     ) -> FloatArray:
         out = np.zeros((self.d, self.d))
-        for _, found in self._each("second_moments", lambda part: (factors[part], unit, spacing, heights)):
-            out += found
+        for _, result in self._per_block("second_moments", lambda part: (factors[part], unit, spacing, heights)):
+            out += result
         return out
 
     def sums(self, row_steps: FloatArray, columns: Columns = None) -> FloatArray:
         width = self.d if columns is None else len(np.atleast_1d(columns))
         out = np.zeros((width, *row_steps.shape[1:]))
-        for _, found in self._each("sums", lambda part: (row_steps[part], columns)):
-            out += found
+        for _, result in self._per_block("sums", lambda part: (row_steps[part], columns)):
+            out += result
         return out
 
     def clipped_sums(self, row_steps: FloatArray, limits: FloatArray) -> FloatArray:
         out = np.zeros(self.d)
-        for _, found in self._each("clipped_sums", lambda part: (row_steps[part], limits)):
-            out += found
+        for _, result in self._per_block("clipped_sums", lambda part: (row_steps[part], limits)):
+            out += result
         return out
 
     def dense_column(self, column: int) -> FloatArray:
         if column == self.n_features:
             return super().dense_column(column)
         out = np.empty(self.n_rows)
-        for part, found in zip(self._blocks.parts, self._blocks.columns(column), strict=True):
-            out[part] = found
+        for part, result in zip(self._blocks.parts, self._blocks.columns(column), strict=True):
+            out[part] = result
         return out
 
     def add_column(self, column: int, change: float, scores: FloatArray) -> None:
         if column == self.n_features:
             scores += self.intercept_steps * change
             return
-        for part, found in zip(self._blocks.parts, self._blocks.columns(column), strict=True):
-            scores[part] += found * change
+        for part, result in zip(self._blocks.parts, self._blocks.columns(column), strict=True):
+            scores[part] += result * change
 
     def column_sum(
         self,
@@ -136,10 +136,10 @@ class ChunkedDesign(DesignMatrix):
         def arguments(part: slice) -> tuple[Any, ...]:
             return column, limit, scores[part], spacing, target[part], loss, grid
 
-        return float(sum(found for _, found in self._each("column_sum", arguments)))
+        return float(sum(result for _, result in self._per_block("column_sum", arguments)))
 
     def row_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
-        for rows, chunks in self._each("row_chunks"):
+        for rows, chunks in self._per_block("row_chunks"):
             for part, block in chunks:
                 yield slice(rows.start + part.start, rows.start + part.stop), block
 
@@ -148,26 +148,26 @@ class ChunkedDesign(DesignMatrix):
         order = np.argsort(rows, kind="stable")
         wanted = rows[order]
 
-        def inside(part: slice) -> tuple[Any, ...]:
+        def local_rows(part: slice) -> tuple[Any, ...]:
             first, last = np.searchsorted(wanted, (part.start, part.stop))
             return (wanted[first:last] - part.start,)
 
         values = np.empty((len(rows), self.n_features), order="F")
         done = 0
-        for _, block in self._each("take", inside):
+        for _, block in self._per_block("take", local_rows):
             values[order[done : done + block.n_rows]] = _entries(block)
             done += block.n_rows
         return DesignMatrix(values, np.zeros(self.n_features), self.shape)
 
 
 def _entries(block: DesignMatrix) -> FloatArray:
-    """The user's columns of a block in grid steps, without the intercept."""
+    """Return the user's columns of a block in grid steps, without the intercept."""
     chunks = [chunk[:, : block.n_features] for _, chunk in block.row_chunks()]
     return np.concatenate(chunks) if chunks else np.zeros((0, block.n_features))
 
 
 class ScratchFile(Blocks):
-    """Blocks in a nameless file that vanishes with the object, or with the process.
+    """Blocks in a temporary file without a name, which disappears with the object or the process.
 
     A block is stored column by column in integers of two or four bytes: a quarter or half of what doubles take, and a
     single column can be read without the others.
@@ -202,14 +202,14 @@ class ScratchFile(Blocks):
             stored = np.fromfile(self._file, self._type, count)
         return stored.astype(np.float64)
 
-    def here(self) -> Iterator[DesignMatrix]:
+    def in_memory(self) -> Iterator[DesignMatrix]:
         p = self._shape.n_features
         for part, offset in zip(self.parts, self._offsets, strict=True):
             values = self._read(offset, p * (part.stop - part.start)).reshape(p, -1).T
             yield DesignMatrix(values, np.zeros(p), self._shape)
 
-    def ask(self, operation: str, arguments: Arguments = no_arguments) -> Iterator[Any]:
-        for part, block in zip(self.parts, self.here(), strict=True):
+    def run(self, operation: str, arguments: Arguments = no_arguments) -> Iterator[Any]:
+        for part, block in zip(self.parts, self.in_memory(), strict=True):
             yield getattr(block, operation)(*arguments(part))
 
     def columns(self, column: int) -> Iterator[FloatArray]:
@@ -218,7 +218,7 @@ class ScratchFile(Blocks):
             yield self._read(offset + column * n * self._type.itemsize, n)
 
 
-_NO_ROOM = "the scaled data do not fit on the disk of {!r}: set TMPDIR to a folder with more room."
+_NO_ROOM = "the scaled data do not fit on the disk of {!r}: set TMPDIR to a folder with more free space."
 
 
 def _stored_type(shape: Shape) -> np.dtype[Any]:
@@ -226,20 +226,23 @@ def _stored_type(shape: Shape) -> np.dtype[Any]:
 
 
 def ensure_room(shape: Shape) -> None:
-    """Refuse a design for which the disk has no room, from public numbers."""
+    """Refuse a design that does not fit on the disk, judged by public numbers."""
     needed = shape.n * shape.n_features * _stored_type(shape).itemsize
     if shutil.disk_usage(tempfile.gettempdir()).free < needed:
         raise InvalidInput(_NO_ROOM.format(tempfile.gettempdir()))
 
 
-def design_of(X: Any, scaling: Scaling, intercept: float = 0.0) -> DesignMatrix:
-    """Clip, scale and round ``X`` with public constants: an array, a scipy sparse matrix, or rows read in blocks."""
-    if not isinstance(X, RowSource):
-        return DesignMatrix.from_array(X, scaling, intercept)
+def chunked_design(X: RowSource, scaling: Scaling, intercept: float = 0.0) -> ChunkedDesign:
+    """Clip, scale and round rows that are read in blocks; see :func:`~dperm.data.design.matrix.build_design`."""
     shape = Shape.of(*X.shape, scaling.clip, scaling.row_norm, intercept, scaling.spread)
-    placed = X.placed(scaling, shape)
-    if placed is None:
-        placed = ScratchFile(shape)
-        for block in X.blocks():
-            placed.append(DesignMatrix.from_array(block, scaling, shape=shape))
-    return ChunkedDesign(placed, shape)
+    client = X.cluster_client()
+    if client is not None:
+        from dperm.data.design.dask_blocks import DaskBlocks  # only for rows on a Dask cluster
+        from dperm.data.tables.dask_rows import DaskRows
+
+        assert isinstance(X, DaskRows)
+        return ChunkedDesign(DaskBlocks(client, X, scaling, shape), shape)
+    scratch = ScratchFile(shape)
+    for block in X.blocks():
+        scratch.append(DesignMatrix.from_array(block, scaling, shape=shape))
+    return ChunkedDesign(scratch, shape)

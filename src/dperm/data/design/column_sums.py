@@ -1,8 +1,8 @@
 """Sums of single columns of a dense design at weights that move one coordinate at a time.
 
-A step of coordinate descent changes one weight and asks for one sum. What is kept between two steps (scores, and slopes
-where they are costly) makes that a single pass over two columns. Everything kept is private; scores and slopes are
-whole numbers, so what is updated equals what would be computed afresh, bit for bit.
+A step of coordinate descent changes one weight and needs one sum. The scores, and the slopes if they are costly, are
+kept between steps, so a step is a single pass over two columns. Everything kept is private. Scores and slopes are whole
+numbers, so updated ones equal recomputed ones bit for bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dperm.types import FloatArray
 __all__ = ["ColumnSums"]
 
 
-_FEW = 4
+_FEW_CHANGES = 4  # up to so many changed columns are added one by one; more are recomputed if a quarter changed
 _SHORT_GRID = 2.0**-22  # single precision errs by less than a step of such a grid
 
 
@@ -34,7 +34,7 @@ def _kernels() -> ModuleType:
 
 
 class ColumnSums:
-    """Scores and slopes of the last weights; one object per design."""
+    """Keeps the scores and slopes of the last weights; one object per design."""
 
     def __init__(self) -> None:
         self._last: BoxedWeights | None = None
@@ -44,8 +44,8 @@ class ColumnSums:
         self._loss: Loss | None = None
         self._target: FloatArray = np.zeros(0)
         self._slopes: FloatArray = np.zeros(0)
-        self._slopes_hold = False
-        self._moving = False  # whether the weights moved before the last sum
+        self._slopes_are_current = False
+        self._moving = False  # whether the weights changed before the last sum
 
     def total(
         self,
@@ -57,17 +57,18 @@ class ColumnSums:
         grid: float,
         limit: float,
     ) -> float:
-        """Sum over rows of a column's entry times the slope at ``weights``, each product clipped; in grid steps."""
+        """Return the sum over rows of a column's entry times the slope at ``weights``, each clipped; in grid steps."""
         if loss is not self._loss and loss != self._loss:
-            # what the slopes depend on beside the scores; labels are mapped into their range and to grid steps once
+            # slopes depend on loss and target too; labels are clipped and put on the grid once
             mapped = np.clip(target, 0.0, 1.0) / grid if type(loss) is Logistic else target
             number = np.float32 if type(loss) is Logistic and grid >= _SHORT_GRID else np.float64
-            self._loss, self._slopes_hold, self._target = loss, False, np.array(mapped, number)
+            self._loss, self._slopes_are_current, self._target = loss, False, np.array(mapped, number)
             self._slopes = np.empty(design.n_rows, number)
-        outstanding = self._catch_up(design, weights)
-        ready = self._slopes_hold and outstanding is None
-        self._last, self._slopes_hold = None, False  # whoever interrupts the lines below leaves nothing half done
-        total, self._slopes_hold = self._sum(design, loss, column, outstanding, ready, grid, limit)
+        pending = self._update_scores(design, weights)
+        ready = self._slopes_are_current and pending is None
+        # until the sum is complete: after an interruption everything is recomputed
+        self._last, self._slopes_are_current = None, False
+        total, self._slopes_are_current = self._sum(design, loss, column, pending, ready, grid, limit)
         self._last = weights
         return total
 
@@ -76,30 +77,30 @@ class ColumnSums:
         design: DesignMatrix,
         loss: Loss,
         column: int,
-        outstanding: tuple[int, float] | None,
+        pending: tuple[int, float] | None,
         ready: bool,
         grid: float,
         limit: float,
     ) -> tuple[float, bool]:
-        """Return the sum, and whether the slopes that are kept are now those of the scores."""
+        """Return the sum, and whether the kept slopes are those of the current scores."""
         kernels, entries = _kernels(), design.dense_column(column)
         if ready:
             self._moving = False
             return kernels.clipped_column_sum(entries, self._slopes, limit), True
-        moved, change = outstanding or (column, 0.0)
+        moved, change = pending or (column, 0.0)
         step = (design.dense_column(moved), change)
-        unit, per_grid = design.spacing * self._spacing, 1.0 / grid  # powers of two: multiplying is as good as dividing
+        unit, per_grid = design.spacing * self._spacing, 1.0 / grid  # powers of two: multiplying equals dividing
         bound, scores, target, slopes = loss.slope_bound, self._scores, self._target, self._slopes
-        often, self._moving = outstanding is not None and self._moving, outstanding is not None
-        if type(loss) is Logistic:  # a subclass may have slopes of its own
+        often, self._moving = pending is not None and self._moving, pending is not None
+        if type(loss) is Logistic:  # not a subclass, which may define other slopes
             if slopes.dtype == np.float64:
                 return kernels.moved_logistic_sum(*step, entries, scores, unit, target, per_grid, limit, slopes), True
-            # weights that move at every step leave slopes that serve once
+            # if the weights change at every step, slopes are used once and need not be kept
             kept = slopes[: kernels.STRIP] if often else slopes
             total = kernels.moved_short_logistic_sum(*step, entries, scores, unit, target, per_grid, limit, kept)
             return total, not often
         if type(loss) in RESIDUAL_LOSSES:
-            if outstanding:  # slopes cost less than writing them down, unless they serve again
+            if pending:  # recomputing slopes costs less than storing them, unless they are used again
                 return kernels.moved_residual_sum(*step, entries, scores, unit, target, bound, per_grid, limit), False
             kernels.residual_slopes(scores, unit, target, bound, per_grid, slopes)
         else:
@@ -107,11 +108,11 @@ class ColumnSums:
             slopes[:] = toward_zero(np.clip(loss.slope(scores * unit, target), -bound, bound), grid)
         return kernels.clipped_column_sum(entries, slopes, limit), True
 
-    def _catch_up(self, design: DesignMatrix, weights: BoxedWeights) -> tuple[int, float] | None:
-        """Bring steps and scores to ``weights`` but for one column's change, which is returned."""
+    def _update_scores(self, design: DesignMatrix, weights: BoxedWeights) -> tuple[int, float] | None:
+        """Update steps and scores to ``weights``, except for one column's pending change, which is returned."""
         if weights is self._last:
             return None
-        column = weights.moved_from(self._last)
+        column = weights.changed_column(self._last)
         if column is not None:
             step = weights.steps(column, self._spacing)
             change = step - self._steps.item(column)
@@ -122,12 +123,12 @@ class ColumnSums:
         changes = steps - self._steps if known else steps
         columns = np.flatnonzero(changes).tolist()
         self._steps, self._spacing = steps, spacing
-        if not known or (len(columns) > _FEW and 4 * len(columns) > design.d):
-            # a descent starts at zero, where there is nothing to add up
+        if not known or (len(columns) > _FEW_CHANGES and 4 * len(columns) > design.d):
+            # a descent starts at zero, where all scores are zero
             self._scores = design.scores(steps) if steps.any() else np.zeros(design.n_rows)
-            self._slopes_hold = False
+            self._slopes_are_current = False
             return None
         for j in columns[:-1]:
             design.add_column(j, float(changes[j]), self._scores)
-            self._slopes_hold = False
+            self._slopes_are_current = False
         return (columns[-1], float(changes[columns[-1]])) if columns else None

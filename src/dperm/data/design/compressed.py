@@ -1,8 +1,8 @@
-"""Entries of a design that are mostly one value, its column's implicit one: only the differences are stored.
+"""Sparse storage of a design: each column has an implicit value, and only differences from it are stored.
 
-A dense array that is mostly zeros is stored so as well. How a design is stored depends on private values and must show
-in nothing but time: every operation returns the same whole numbers either way, and which algorithm a query takes
-follows the type of the user's input, which is public.
+Dense arrays that are mostly zeros are stored in this way too. The storage depends on private values, so it may affect
+nothing but running time: every operation returns the same whole numbers with either storage, and the choice of
+algorithm depends on the type of the user's input, which is public.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dperm.types import FloatArray
 
-__all__ = ["Compressed", "compressed_rows"]
+__all__ = ["MOST_STORED", "Compressed"]
 
-
-_FEW = 0.25  # up to this share of stored entries compressed rows cost less than dense ones
-_CHUNK_ROWS = 4096
+#: up to this share of stored entries, loops over compressed rows cost less than loops over dense ones
+MOST_STORED = 0.25
 _KEPT_COLUMNS = 2
 
 
 class Compressed:
-    """A sparse matrix of whole numbers, by row or by column, whatever is asked for.
+    """A sparse matrix of whole numbers, available by row and by column.
 
     Parameters
     ----------
@@ -38,7 +36,7 @@ class Compressed:
         self._transposed: tuple[Any, Any] | None = None
         self._full: dict[int, FloatArray] = {}
         self.shape: tuple[int, int] = matrix.shape
-        self.few = bool(matrix.nnz <= _FEW * self.shape[0] * self.shape[1])
+        self.mostly_implicit = bool(matrix.nnz <= MOST_STORED * self.shape[0] * self.shape[1])
 
     @property
     def by_row(self) -> Any:
@@ -51,20 +49,20 @@ class Compressed:
 
     @property
     def by_column(self) -> Any:
-        """The matrix as CSC; who reads columns seldom reads rows again, so this replaces the other form."""
+        """The matrix as CSC; it replaces the CSR form, as solvers that read columns seldom read rows again."""
         if self._columns is None:
             self._columns, self._rows = self._rows.tocsc(), None
         return self._columns
 
     @property
-    def either(self) -> Any:
-        """The matrix in the form at hand."""
+    def any_format(self) -> Any:
+        """The matrix in the form that exists already."""
         return self._columns if self._rows is None else self._rows
 
     @property
     def transposed(self) -> Any:
-        """The same transposed, kept with the form it is a view of: scipy takes its time to make one."""
-        matrix = self.either
+        """The transposed matrix, kept with the form it is a view of, because scipy is slow to create one."""
+        matrix = self.any_format
         if self._transposed is None or self._transposed[0] is not matrix:
             self._transposed = matrix, matrix.T
         return self._transposed[1]
@@ -74,13 +72,13 @@ class Compressed:
         return Compressed(self.by_row[rows])
 
     def column(self, number: int) -> tuple[NDArray[np.intp], FloatArray]:
-        """Rows with a stored entry in a column, and the entries."""
+        """Return the rows with a stored entry in a column, and the entries."""
         columns = self.by_column
         part = slice(columns.indptr[number], columns.indptr[number + 1])
         return columns.indices[part], columns.data[part]
 
     def full_column(self, number: int, implicit: float) -> FloatArray:
-        """One entry for every row; the last ones are kept, as coordinate descent asks for a column twice."""
+        """Return one entry per row; the latest columns are kept, as coordinate descent reads a column twice."""
         if number not in self._full:
             rows, entries = self.column(number)
             full = np.full(self.shape[0], implicit)
@@ -89,20 +87,3 @@ class Compressed:
                 del self._full[next(iter(self._full))]
             self._full[number] = full
         return self._full[number]
-
-
-def compressed_rows(X: NDArray[Any]) -> Any:
-    """Return a dense array that is mostly zeros as CSR in doubles, and None as soon as it turns out not to be."""
-    from dperm.kernels.rows import compress  # compiled: only when needed
-
-    n, p = X.shape
-    room = int(_FEW * n * p) + p
-    entries, columns = np.empty(room), np.empty(room, np.int32)  # memory that is not used is never claimed
-    ends = np.zeros(n + 1, np.int32 if room < 2**31 else np.int64)
-    found = 0
-    for start in range(0, n, _CHUNK_ROWS):
-        block = np.ascontiguousarray(X[start : start + _CHUNK_ROWS], np.float64)
-        found = compress(block, found, ends[start + 1 : start + 1 + len(block)], columns, entries)
-        if found < 0:
-            return None
-    return sp.csr_array((entries[:found].copy(), columns[:found].copy(), ends), shape=(n, p))

@@ -1,4 +1,4 @@
-"""Public facts about a data set: all that a plan, a query's sensitivity or a noise scale may depend on."""
+"""Public facts about a data set: the only numbers that plans, sensitivities and noise scales may depend on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Facts:
 
     @classmethod
     def of_design(cls, shape: Shape, target_low: float = 0.0, target_high: float = 1.0) -> Facts:
-        """Facts of a design of this shape."""
+        """Return the facts of a design of this shape."""
         return cls(
             n=shape.n,
             n_features=shape.n_features,

@@ -1,9 +1,9 @@
-"""The design matrix: scaled, clipped, on an exact grid, dense or sparse behind a few operations.
+"""The design matrix: clipped and scaled columns on an exact grid, dense or sparse, with the operations of all queries.
 
 Every operation returns integers held in doubles together with their grid, so results are the same bit for bit for any
-thread count, any chunking and any order of the rows. Sparse input stays sparse: a column's entry is its implicit value
-(what a zero that is not stored becomes after centring and clipping) plus a sparse difference. Dense input of mostly
-zeros is stored in the same way, which shows in nothing but time.
+number of threads, any chunking and any order of the rows. Sparse input stays sparse: a column's entry is its implicit
+value (a zero after centring and clipping) plus a sparse difference. Dense input of mostly zeros is stored in the same
+way, which affects nothing but running time.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dperm.data.design.compressed import Compressed, compressed_rows
-from dperm.data.design.scaling import Scaling, Shape, dense_steps, shrink_rows, sparse_steps
+from dperm.data.design.compressed import Compressed
+from dperm.data.design.scaling import Scaling, Shape, compressed_rows, dense_steps, shrink_rows, sparse_steps
+from dperm.data.tables.row_source import RowSource
 from dperm.errors import InvalidBounds
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.objective.losses import RESIDUAL_LOSSES
 from dperm.types import FloatArray
 
-__all__ = ["DesignMatrix", "Scaling", "Shape"]
+__all__ = ["DesignMatrix", "Scaling", "Shape", "build_design"]
 
 Columns = Sequence[int] | NDArray[np.intp] | None
 
@@ -31,7 +32,7 @@ _UP = 1.0 + 2.0**-50
 _CHUNK_ROWS = 4096
 _MOST_KEPT_NORMS = 64
 
-ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns whose implicit zeros stay zero: declare centre=0."
+ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns in which zeros stay zero: declare centre=0."
 
 
 class DesignMatrix:
@@ -54,10 +55,10 @@ class DesignMatrix:
         self._sparse = sp.issparse(values) or isinstance(values, Compressed)
         self._values: Any = Compressed(values) if sp.issparse(values) else values
         self._implicit = implicit
-        self._centred = bool(implicit.any())
+        self._has_implicit = bool(implicit.any())
         self._norms: dict[tuple[int, ...] | None, FloatArray] = {}
         self._constant: FloatArray | None = None
-        #: whether the user's data were dense, however they are stored: public, unlike the storage
+        #: whether the user's data were dense: public, unlike the way they are stored
         self.dense = not self._sparse if dense is None else dense
         self.shape = shape
         self.grids = shape.grids
@@ -68,15 +69,15 @@ class DesignMatrix:
 
     @property
     def n_rows(self) -> int:
-        """Rows that contribute: the public ``n``, less those taken out by :meth:`without_row`."""
+        """Number of rows that contribute: the public ``n`` minus those removed by :meth:`without_row`."""
         return int(self._values.shape[0])
 
     def without_row(self, row: int) -> DesignMatrix:
-        """Return the zero-out neighbour: the same public shape, with one record that contributes nothing."""
+        """Return the zero-out neighbour: the same public shape, with one record that contributes zero."""
         return self.take(np.delete(np.arange(self.n_rows), row))
 
     def take(self, rows: NDArray[np.intp]) -> DesignMatrix:
-        """Return the given rows on the same grid, with the same public shape; the cost is that of those rows."""
+        """Return the given rows on the same grid, with the same public shape; the cost grows with those rows only."""
         values = self._values.take(rows) if self._sparse else self._values[rows]
         return DesignMatrix(values, self._implicit, self.shape, self.dense)
 
@@ -91,7 +92,7 @@ class DesignMatrix:
     ) -> DesignMatrix:
         """Clip, scale and round ``X`` (dense or scipy sparse) with public constants.
 
-        ``shape`` is that of the whole design where ``X`` holds only some of its rows.
+        ``shape`` is that of the whole design if ``X`` holds only some of its rows.
         """
         whole = shape is None
         if shape is None:
@@ -115,17 +116,17 @@ class DesignMatrix:
         return cls(values, implicit, shape, dense)
 
     def blocks(self) -> Iterator[tuple[slice, DesignMatrix]]:
-        """Rows in blocks that are read once for whatever is done with them; a design in memory is one block."""
+        """Yield the rows in blocks, so that each block is read once per pass; a design in memory is one block."""
         yield slice(0, self.n_rows), self
 
     # -------------------------------------------------------------------------------------- operations
     def scores(self, weight_steps: FloatArray, columns: Columns = None) -> FloatArray:
-        """Rows times weights, both in grid steps; shape (n,) or (n, K)."""
+        """Return rows times weights, both in grid steps; shape (n,) or (n, K)."""
         position: int | None
         if columns is None:
             inner, position = weight_steps[: self.n_features], self.n_features
             out = np.asarray(self._matrix() @ inner)
-            moved = self._implicit @ inner if self._centred else 0.0
+            moved = self._implicit @ inner if self._has_implicit else 0.0
         else:
             picked, features, position = self._split(columns)
             inner = weight_steps[picked]
@@ -137,12 +138,12 @@ class DesignMatrix:
         return out
 
     def sums(self, row_steps: FloatArray, columns: Columns = None) -> FloatArray:
-        """Sum over rows of row times ``row_steps``, in grid steps; shape (d,) or (d, K)."""
+        """Return the sum over rows of row times ``row_steps``, in grid steps; shape (d,) or (d, K)."""
         total = row_steps.sum(axis=0)
         if columns is None:
             transposed = self._values.transposed if self._sparse else self._values.T
             whole: FloatArray = transposed @ row_steps
-            if self._centred:
+            if self._has_implicit:
                 whole += _outer(self._implicit, total)
             return np.concatenate([whole, self.intercept_steps * total[None]]) if self.intercept_steps else whole
         picked, features, constant = self._split(columns)
@@ -153,7 +154,7 @@ class DesignMatrix:
         return out
 
     def dense_column(self, column: int) -> FloatArray:
-        """Return one column in grid steps; it must not be changed."""
+        """Return one column in grid steps; the caller must not change it."""
         if column == self.n_features:
             if self._constant is None:
                 self._constant = np.full(self.n_rows, self.intercept_steps)
@@ -187,9 +188,10 @@ class DesignMatrix:
         loss: Loss,
         grid: float,
     ) -> float:
-        """Sum over rows of one column's entry times the slope at ``scores``, each product clipped; in grid steps.
+        """Return the sum over rows of one column's entry times the slope at ``scores``, each product clipped.
 
-        Slopes are taken only where the entry is not zero, and in one pass where the loss is a clipped residual.
+        The result is in grid steps. Slopes are computed only where the entry is not zero, and in one pass if the loss
+        is a clipped residual.
         """
         from dperm.kernels.coordinate import clipped_column_sum, moved_residual_sum
 
@@ -201,16 +203,16 @@ class DesignMatrix:
             rows, entries = self._values.column(column)
         else:
             entries, rows = self.dense_column(column), slice(None)
-        if type(loss) in RESIDUAL_LOSSES:  # a subclass may have slopes of its own
-            numbers = (spacing, target[rows], bound, 1.0 / grid, limit)  # a power of two: as good as dividing
+        if type(loss) in RESIDUAL_LOSSES:  # not a subclass, which may define other slopes
+            numbers = (spacing, target[rows], bound, 1.0 / grid, limit)  # a power of two: equals dividing
             return float(moved_residual_sum(entries, 0.0, entries, scores[rows], *numbers))
         slopes = toward_zero(np.clip(loss.slope(scores[rows] * spacing, target[rows]), -bound, bound), grid)
         return float(clipped_column_sum(entries, slopes, limit))
 
     def clipped_sums(self, row_steps: FloatArray, limits: FloatArray) -> FloatArray:
-        """Sum over rows of entry times ``row_steps``, each product clipped to its column's limit (whole steps).
+        """Return the sum over rows of entry times ``row_steps``, each product clipped to its column's limit.
 
-        ``limits`` holds one number for each column or one for all.
+        ``limits``, in whole steps, holds one number for each column or one for all.
         """
         from dperm.kernels.clipped import clipped_sums_dense, clipped_sums_sparse  # compiled: only when needed
 
@@ -218,7 +220,7 @@ class DesignMatrix:
         out = np.empty(self.d)
         features = out[: self.n_features]
         if self._sparse:
-            implicit = self._implicit if self._centred else None
+            implicit = self._implicit if self._has_implicit else None
             clipped_sums_sparse(self._values.by_column, implicit, row_steps, inner, features)
         else:
             clipped_sums_dense(self._values, row_steps, inner, features)
@@ -229,11 +231,11 @@ class DesignMatrix:
 
     @property
     def compressed_columns(self) -> Any:
-        """The stored differences by column if the user's data were sparse with implicit zeros, else None."""
-        return None if self.dense or self._centred else self._values.by_column
+        """Stored entries by column if the user's data were sparse and implicit entries are zero, else None."""
+        return None if self.dense or self._has_implicit else self._values.by_column
 
     def squared_norms(self, columns: Columns = None) -> FloatArray:
-        """Squared L2 norm of every row in grid steps, exact."""
+        """Return the squared L2 norm of every row in grid steps, exact."""
         if columns is None:
             values, implicit, constant = self._matrix(), self._implicit, self.intercept_steps
         else:
@@ -251,17 +253,17 @@ class DesignMatrix:
         return out + constant * constant
 
     def norms(self, columns: Columns = None) -> FloatArray:
-        """Upper bound of every row's L2 norm, tight to rounding; kept, as solvers ask for the same blocks again."""
+        """Return an upper bound of every row's L2 norm, tight up to rounding; kept for the next query."""
         key = None if columns is None else tuple(int(j) for j in np.atleast_1d(columns))
-        found = self._norms.get(key)
-        if found is None:
-            found = np.sqrt(self.squared_norms(columns)) * (self.spacing * _UP)
+        norms = self._norms.get(key)
+        if norms is None:
+            norms = np.sqrt(self.squared_norms(columns)) * (self.spacing * _UP)
             if len(self._norms) < _MOST_KEPT_NORMS:
-                self._norms[key] = found
-        return found
+                self._norms[key] = norms
+        return norms
 
     def row_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Dense blocks of rows in grid steps, intercept included."""
+        """Yield dense blocks of rows in grid steps, intercept included."""
         rows = self._values.by_row if self._sparse else self._values
         for start in range(0, self.n_rows, _CHUNK_ROWS):
             part = slice(start, min(start + _CHUNK_ROWS, self.n_rows))
@@ -271,13 +273,13 @@ class DesignMatrix:
             yield part, block
 
     def mapped_lengths(self, steps: FloatArray) -> FloatArray:
-        """Root of the sum of squares of every row times a map in grid steps, shape (d, k), or (d,) for a diagonal.
+        """Return the L2 norm of every row times a map in grid steps, of shape (d, k), or (d,) for a diagonal map.
 
-        Squares are added in the order of the map's columns, so a row's length does not depend on where the row stands
-        nor on how it is stored.
+        Squares are added in the order of the map's columns, so a row's length depends neither on its position nor on
+        how it is stored.
         """
         stretches = steps.ndim == 1
-        if self._sparse and self._values.few and not (stretches and self._centred):
+        if self._sparse and self._values.mostly_implicit and not (stretches and self._has_implicit):
             from dperm.kernels.rows import mapped_squares, stretched_squares  # compiled: only when needed
 
             p, constant = self.n_features, self.intercept_steps
@@ -300,11 +302,11 @@ class DesignMatrix:
     def second_moments(
         self, factors: FloatArray, unit: float, spacing: float, heights: FloatArray | None = None
     ) -> FloatArray:
-        """Sum of v v' over rows, v the row times ``heights``, ``unit`` and its factor in whole steps of ``spacing``.
+        """Return the sum of v v' over rows, where v is the row times ``heights``, ``unit`` and the row's factor.
 
-        ``spacing`` is a power of two, and v is cut toward zero.
+        v is rounded toward zero to whole steps of ``spacing``, a power of two.
         """
-        if self._sparse and self._values.few and not self._centred:
+        if self._sparse and self._values.mostly_implicit and not self._has_implicit:
             from dperm.kernels.rows import second_moments  # compiled: only when needed
 
             stretch = np.ones(self.d) if heights is None else heights
@@ -318,13 +320,13 @@ class DesignMatrix:
         return total
 
     def _matrix(self, features: NDArray[np.intp] | None = None) -> Any:
-        """Stored entries of all columns, or of some."""
+        """Return the stored entries of all columns, or of some."""
         if features is None:
-            return self._values.either if self._sparse else self._values
+            return self._values.any_format if self._sparse else self._values
         return (self._values.by_column if self._sparse else self._values)[:, features]
 
     def _split(self, columns: Columns) -> tuple[NDArray[np.intp], NDArray[np.intp], int | None]:
-        """Positions and indices of feature columns, and the position of the intercept if it is asked for."""
+        """Return positions and indices of feature columns, and the position of the intercept if it is included."""
         wanted = np.atleast_1d(np.asarray(columns, dtype=np.intp))
         is_constant = wanted == self.n_features if self.intercept_steps else np.zeros(len(wanted), bool)
         positions = np.flatnonzero(~is_constant)
@@ -334,3 +336,12 @@ class DesignMatrix:
 
 def _outer(implicit: FloatArray, total: Any) -> Any:
     return implicit * total if np.ndim(total) == 0 else np.outer(implicit, total)
+
+
+def build_design(X: Any, scaling: Scaling, intercept: float = 0.0) -> DesignMatrix:
+    """Clip, scale and round ``X`` with public constants: an array, a scipy sparse matrix, or rows read in blocks."""
+    if not isinstance(X, RowSource):
+        return DesignMatrix.from_array(X, scaling, intercept)
+    from dperm.data.design.chunked import chunked_design  # a subclass of the matrix: imported after it
+
+    return chunked_design(X, scaling, intercept)

@@ -1,8 +1,8 @@
 """A public linear map of the rows, on a grid, so that mapped rows are exact.
 
 Solvers that work in the metric of a released curvature need the length of every mapped row and the image of a sum of
-rows. Both are worked out from whole numbers: the map's entries have few enough bits that rows times map is exact, so a
-person's mapped row does not depend on where the row stands. Proof: ``row_map.proof.md``.
+rows. Both are computed from whole numbers: the map's entries have few enough bits that rows times map is exact, so a
+person's mapped row does not depend on its position. Proof: ``row_map.proof.md``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from dperm.types import FloatArray
 __all__ = ["RowMap"]
 
 
-_LARGEST = 2.0**300  # and no smaller than its inverse: far beyond any use, and no product over- or underflows
+# limit on the largest entry and its inverse: far beyond any use, and no product over- or underflows
+_LARGEST = 2.0**300
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class RowMap:
     grids: Grids
     _steps: FloatArray = field(init=False, repr=False)
     _spacing: float = field(init=False, repr=False)
-    #: in grid steps, the only entries that are not zero, if they are those of a square map's diagonal
+    #: diagonal in grid steps if the map is square and all other entries are zero, else None
     diagonal: FloatArray | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,12 +70,12 @@ class RowMap:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Length of a row, and of its image."""
+        """Length of a row and of its image."""
         d, k = self._steps.shape
         return int(d), int(k)
 
     def check(self, grids: Grids) -> None:
-        """Refuse a design of another size: on its grids mapped rows would not be exact."""
+        """Refuse a design of a different size: mapped rows would not be exact on its grids."""
         if grids != self.grids:
             raise InvalidInput(
                 f"the map is for {self.grids.n} rows of {self.grids.d} columns, the design has {grids.n} of {grids.d}."
@@ -91,14 +92,14 @@ class RowMap:
         return self._spacing
 
     def norms(self, design: DesignMatrix) -> FloatArray:
-        """Upper bound of the L2 norm of every mapped row, tight to rounding."""
+        """Return an upper bound of the L2 norm of every mapped row, tight up to rounding."""
         self.check(design.grids)
         lengths = design.mapped_lengths(self._steps if self.diagonal is None else self.diagonal)
         out: FloatArray = lengths * (design.spacing * self._spacing * (1.0 + (self.shape[1] + 8) * 2.0**-52))
         return out
 
     def image(self, steps: FloatArray) -> Any:
-        """Return B' times a vector (or matrix) of whole numbers below 2^53, rounded by at most :meth:`rounding`.
+        """Return B' times a vector (or matrix) of whole numbers below 2^53, rounded by at most :meth:`rounding_error`.
 
         The whole numbers are split into pieces so short that every product with the map is exact; only the few
         additions of the pieces round.
@@ -113,6 +114,6 @@ class RowMap:
             total = total * self._piece + image
         return (total * self._spacing).reshape(-1, *np.shape(steps)[1:])
 
-    def rounding(self, norm: float) -> float:
+    def rounding_error(self, norm: float) -> float:
         """Bound on the L2 error of :meth:`image` where the exact image has an L2 norm of at most ``norm``."""
         return (self._n_pieces - 1) * 2.0**-52 * norm

@@ -1,4 +1,4 @@
-"""Public constants of a scaled design, and the clipping, scaling and rounding of entries that follows them."""
+"""Public constants of a scaled design, and the clipping, scaling and rounding of entries by them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dperm.data.design.compressed import MOST_STORED
 from dperm.errors import InvalidBounds
 from dperm.kernels.exact import Grids, toward_zero
 from dperm.types import FloatArray
 
-__all__ = ["Scaling", "Shape", "dense_steps", "shrink_rows", "sparse_steps"]
+__all__ = ["Scaling", "Shape", "compressed_rows", "dense_steps", "shrink_rows", "sparse_steps"]
 
 
 _UP = 1.0 + 2.0**-50
@@ -27,7 +28,7 @@ class Scaling:
     """Public constants that turn a user's column into a bounded one: clip((x - centre) / scale, -clip, clip).
 
     A column with scale 0 (equal bounds) is a constant: it becomes 0 and its coefficient stays 0. ``spread`` is the
-    public guess of a scaled entry's root mean square: 1 where a scale was declared, less where only a range was.
+    public guess of a scaled entry's root mean square: 1 if a scale was declared, less if only a range was.
     """
 
     centre: FloatArray
@@ -42,7 +43,7 @@ class Scaling:
 
     @property
     def moves_zeros(self) -> bool:
-        """Whether a zero may become another number."""
+        """Whether a zero may become a non-zero number."""
         return bool(self.centre.any())
 
     def coefficients_in_user_units(self, weights: FloatArray, intercept_height: float) -> tuple[FloatArray, FloatArray]:
@@ -56,7 +57,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Shape:
-    """Public numbers of a design, known before any data: its grid and the bounds that hold on it."""
+    """Public numbers of a design, known before any data are read: its grid and the bounds that hold on it."""
 
     n: int
     n_features: int
@@ -82,14 +83,14 @@ class Shape:
     def of(
         cls, n: int, n_features: int, clip: float, row_norm: float | None, intercept: float, spread: float = 1.0
     ) -> Shape:
-        """Work out the public numbers for ``n`` rows with entries clipped to ``clip``."""
+        """Compute the public numbers for ``n`` rows with entries clipped to ``clip``."""
         grids = Grids(n, n_features + (1 if intercept else 0))
         spacing = grids.spacing(max(clip, intercept), grids.value_bits)
         top = math.floor(clip / spacing)
         intercept_steps = float(round(intercept / spacing))
         if top < 1 or (intercept and not intercept_steps):
             raise InvalidBounds(
-                f"clip={clip:g} is out of proportion to an intercept of height {intercept:g}: change scale so that "
+                f"clip={clip:g} is out of proportion to an intercept of height {intercept:g}: choose scale so that "
                 "clip is about 1 to 10."
             )
         norm_bound = math.sqrt(n_features) * top * spacing * _UP
@@ -109,41 +110,40 @@ class Shape:
         )
 
 
-def _numbers(scaling: Scaling, shape: Shape) -> tuple[FloatArray, FloatArray, float, float, float]:
-    """What the kernels are told; spacings are powers of two, so multiplying by the inverse is as good as dividing."""
+def _kernel_arguments(scaling: Scaling, shape: Shape) -> tuple[FloatArray, FloatArray, float, float, float]:
+    """Arguments of the kernels; spacings are powers of two, so multiplying by the inverse equals dividing."""
     columns = [np.ascontiguousarray(part, np.float64) for part in (scaling.centre, scaling.scale)]
     return columns[0], columns[1], float(scaling.clip), 1.0 / shape.spacing, float(shape.top)
 
 
 def dense_steps(X: NDArray[Any], scaling: Scaling, shape: Shape) -> FloatArray:
     """Clip, scale and round a dense array."""
-    from dperm.kernels.steps import block_steps  # compiled: only when needed
+    from dperm.kernels.grid_steps import block_steps  # compiled: only when needed
 
     out = np.empty(X.shape, np.float64, order="F")  # solvers read single columns
     for start in range(0, len(X), _CHUNK_ROWS):  # the only full-size array is the result
         part = slice(start, start + _CHUNK_ROWS)
-        block_steps(np.array(X[part], np.float64, order="F"), *_numbers(scaling, shape), out[part])
+        block_steps(np.array(X[part], np.float64, order="F"), *_kernel_arguments(scaling, shape), out[part])
     return out
 
 
 def sparse_steps(rows: Any, scaling: Scaling, shape: Shape) -> tuple[Any, FloatArray]:
     """Turn a CSR array of doubles with one entry per cell into grid steps, in place.
 
-    Returned are the steps less the implicit ones of their column, and the latter: what a zero that is not stored
-    becomes.
+    Returns the steps minus those of an implicit zero in their column, and the steps of an implicit zero per column.
     """
-    from dperm.kernels.steps import entry_steps  # compiled: only when needed
+    from dperm.kernels.grid_steps import entry_steps  # compiled: only when needed
 
     implicit = dense_steps(np.zeros((1, scaling.n_features)), scaling, shape)[0]
-    entry_steps(rows.data, rows.indices, *_numbers(scaling, shape), implicit)
+    entry_steps(rows.data, rows.indices, *_kernel_arguments(scaling, shape), implicit)
     return rows, implicit
 
 
 def shrink_rows(values: Any, norm_steps: float) -> None:
-    """Scale rows longer than ``norm_steps`` down to it, in place, rounding toward zero."""
+    """Scale rows longer than ``norm_steps`` down to that length, in place, rounding toward zero."""
     longest = norm_steps * _DOWN
     if sp.issparse(values):
-        from dperm.kernels.steps import shorten_compressed  # compiled: only when needed
+        from dperm.kernels.grid_steps import shorten_compressed  # compiled: only when needed
 
         shorten_compressed(values.data, values.indptr, longest)
         return
@@ -152,3 +152,20 @@ def shrink_rows(values: Any, norm_steps: float) -> None:
         lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
         factor = np.minimum(1.0, longest / np.maximum(lengths, 1.0))
         block[:] = toward_zero(block * factor[:, None], 1.0)
+
+
+def compressed_rows(X: NDArray[Any]) -> Any:
+    """Return a dense array that is mostly zeros as CSR in doubles; None for any other array."""
+    from dperm.kernels.grid_steps import compress  # compiled: only when needed
+
+    n, p = X.shape
+    room = int(MOST_STORED * n * p) + p
+    entries, columns = np.empty(room), np.empty(room, np.int32)  # pages that are not written take no memory
+    ends = np.zeros(n + 1, np.int32 if room < 2**31 else np.int64)
+    found = 0
+    for start in range(0, n, _CHUNK_ROWS):
+        block = np.ascontiguousarray(X[start : start + _CHUNK_ROWS], np.float64)
+        found = compress(block, found, ends[start + 1 : start + 1 + len(block)], columns, entries)
+        if found < 0:
+            return None
+    return sp.csr_array((entries[:found].copy(), columns[:found].copy(), ends), shape=(n, p))

@@ -13,9 +13,9 @@ __all__ = ["TargetRange"]
 
 @dataclass(frozen=True)
 class TargetRange:
-    """A target between ``low`` and ``high``, which becomes one between -1 and 1.
+    """Public range of a target, which is mapped to [-1, 1].
 
-    Equal ends (a bought range of a target that hardly varies) make it the constant 0.
+    Equal ends (a bought range of a target that hardly varies) map it to the constant 0.
 
     >>> TargetRange(10.0, 30.0).scaled(np.array([10.0, 25.0, 99.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -38,7 +38,7 @@ class TargetRange:
         """Return the target centred, scaled and clipped to [-1, 1]; each element depends on its own value only."""
         if self.half_width == 0.0:
             return np.zeros(len(target))
-        with np.errstate(all="ignore"):  # beyond the largest double is beyond the range
+        with np.errstate(all="ignore"):  # an overflow is clipped like any value outside the range
             return np.clip((target - self.centre) / self.half_width, -1.0, 1.0)
 
     def clip(self, predictions: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Released weights on one grid for a whole run, so that a small change of them costs by what changed."""
+"""Released weights on one grid for a whole run, so that the cost of an update depends only on what changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["BoxedWeights", "SparseWeights"]
 
 @dataclass(frozen=True)
 class SparseWeights:
-    """``d`` weights, all zero but those in ``entries``; none exceeds the public ``box`` in magnitude.
+    """``d`` weights that are zero except those in ``entries``; none exceeds the public ``box`` in magnitude.
 
     >>> SparseWeights(4, {2: 0.5}, box=8.0).dense().tolist()
     [0.0, 0.0, 0.5, 0.0]
@@ -30,7 +30,7 @@ class SparseWeights:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.box) and self.box > 0.0):
-            raise InvalidInput(f"box must be positive, not {self.box!r}.")
+            raise InvalidInput(f"box must be above 0, got {self.box!r}.")
         if self.entries and not (
             min(self.entries) >= 0 and max(self.entries) < self.d and math.isfinite(sum(self.entries.values()))
         ):
@@ -48,18 +48,18 @@ class SparseWeights:
         return math.ldexp(power_of_two_above(self.box), -bits)
 
     def steps(self, column: int, spacing: float) -> float:
-        """One weight as a whole number of grid steps."""
+        """Return one weight as a whole number of grid steps."""
         return float(round(min(max(self.entries.get(column, 0.0), -self.box), self.box) / spacing))
 
-    def changed(self, before: Mapping[int, float]) -> list[int]:
-        """Columns whose weight differs from that in ``before``."""
-        found = {j for j, value in self.entries.items() if before.get(j) != value}
-        return sorted(found | (before.keys() - self.entries.keys()))
+    def changed_columns(self, before: Mapping[int, float]) -> list[int]:
+        """Return the columns whose weight differs from that in ``before``."""
+        different = {j for j, value in self.entries.items() if before.get(j) != value}
+        return sorted(different | (before.keys() - self.entries.keys()))
 
 
 @dataclass(frozen=True, eq=False)
 class BoxedWeights:
-    """Weights of which none exceeds the public ``box`` in magnitude, on the grid that the box sets."""
+    """Weights whose magnitudes do not exceed the public ``box``, on the grid that the box sets."""
 
     values: FloatArray
     box: float
@@ -67,30 +67,30 @@ class BoxedWeights:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.box) and self.box > 0.0) or not np.isfinite(self.values).all():
             raise InvalidInput("weights and their box must be finite, and the box positive.")
-        self._keep(np.array(self.values, np.float64), None)  # a solver may go on changing its own
+        self._keep(np.array(self.values, np.float64), None)  # a copy: the solver may change its own array
 
     def _keep(self, values: FloatArray, origin: tuple[weakref.ref[BoxedWeights], int] | None) -> None:
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_origin", origin)
 
-    def moved(self, column: int, value: float) -> BoxedWeights:
+    def with_weight(self, column: int, value: float) -> BoxedWeights:
         """Return the weights with one of them changed.
 
-        >>> BoxedWeights(np.zeros(3), box=8.0).moved(1, 0.5).values.tolist()
+        >>> BoxedWeights(np.zeros(3), box=8.0).with_weight(1, 0.5).values.tolist()
         [0.0, 0.5, 0.0]
         """
         if not math.isfinite(value):
             raise InvalidInput("weights and their box must be finite, and the box positive.")
         values = self.values.copy()
         values[column] = value
-        out = object.__new__(BoxedWeights)  # what does not change was checked before
+        out = object.__new__(BoxedWeights)  # the unchanged weights were checked before
         object.__setattr__(out, "box", self.box)
         out._keep(values, (weakref.ref(self), column))
         return out
 
-    def moved_from(self, before: BoxedWeights | None) -> int | None:
-        """Return the column that was changed to get from ``before`` to here, if these were made so."""
+    def changed_column(self, before: BoxedWeights | None) -> int | None:
+        """Return the column in which these weights differ from ``before``, if :meth:`with_weight` made them from it."""
         origin: tuple[weakref.ref[BoxedWeights], int] | None = self._origin  # type: ignore[attr-defined]
         return origin[1] if origin is not None and before is not None and origin[0]() is before else None
 
@@ -104,7 +104,7 @@ class BoxedWeights:
         return math.ldexp(power_of_two_above(self.box), -bits)
 
     def steps(self, column: int, spacing: float) -> float:
-        """One weight as a whole number of grid steps."""
+        """Return one weight as a whole number of grid steps."""
         return float(round(min(max(self.values.item(column), -self.box), self.box) / spacing))
 
     def on_grid(self, bits: int) -> tuple[FloatArray, float]:

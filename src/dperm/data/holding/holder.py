@@ -1,18 +1,18 @@
-"""DataHolder: raw arrays live inside, and :meth:`DataHolder.release` is the one door to the world."""
+"""Queries and the data holder: :meth:`DataHolder.release` is the only way out for a private value."""
 
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.query import Query
 from dperm.data.holding.score_cache import ScoreCache
 from dperm.errors import InvalidData, InvalidInput, PlanViolation
 from dperm.privacy.accounting.events import Event
@@ -21,13 +21,58 @@ from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
 
-__all__ = ["Charges", "DataHolder", "DesignData", "DryRunHolder", "Released", "Shared", "TrustedDomain"]
+__all__ = ["Charges", "DataHolder", "DesignData", "DryRunHolder", "Query", "Released", "Shared", "TrustedDomain"]
 
 T = TypeVar("T")
 
 
+class Query(ABC):
+    """Base of all queries: a function of private data with its own sensitivity, from public facts alone.
+
+    A query's fields hold public or already released values only; everything private happens inside ``evaluate``. The
+    value is a sum over people, exact in floating point; dividing by the public ``n`` is the caller's post-processing.
+    """
+
+    #: name in plans, ledgers and reports
+    name: ClassVar[str]
+    #: norm of the sensitivity: "l2" for noise on values, "linf" for selection
+    norm: ClassVar[str]
+    #: sensitivity under replace-one divided by the one under zero-out
+    replacement_ratio: ClassVar[float] = 2.0
+
+    @property
+    def family(self) -> Hashable | None:
+        """Key of queries that share sensitivity, bound, size and checks, so that a holder computes them once.
+
+        None, the default, means that they are computed for every release. An override must return None for subclasses,
+        whose numbers may differ.
+        """
+        return None
+
+    @abstractmethod
+    def evaluate(self, data: Any) -> FloatArray:
+        """Return the value on private data; called by a holder only."""
+
+    @abstractmethod
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        """Largest change of the value when one record is replaced by an empty one."""
+
+    @abstractmethod
+    def bound(self, facts: Facts) -> float:
+        """Public bound on the absolute value of every coordinate."""
+
+    @abstractmethod
+    def size(self, facts: Facts) -> int:
+        """Number of coordinates."""
+
+    def sensitivity(self, facts: Facts, neighbours: Neighbours) -> float:
+        """Largest change of the value between neighbours, in the query's norm."""
+        base = self.zero_out_sensitivity(facts)
+        return base if neighbours is Neighbours.ZERO_OUT else base * self.replacement_ratio
+
+
 class Charges(Protocol):
-    """What a holder needs of a scope: to take a release out of the plan."""
+    """The part of a scope that a holder uses: it charges a release to the plan."""
 
     def charge(self, query: str, event: Event) -> None: ...
 
@@ -40,14 +85,14 @@ class DesignData:
     target: FloatArray = field(repr=False)
     target_low: float = 0.0
     target_high: float = 1.0
-    memory: ScoreCache = field(default_factory=ScoreCache, init=False, repr=False, compare=False)
+    cache: ScoreCache = field(default_factory=ScoreCache, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if np.isnan(self.target).any():  # what is infinite is clipped, this cannot be
+        if np.isnan(self.target).any():  # infinite values are clipped, NaN cannot be
             raise InvalidData("the target contains NaN: remove those rows.")
 
     def parts(self) -> Iterator[tuple[slice, DesignData]]:
-        """The data in blocks of rows, each read once for all that a query does with it; in memory they are one."""
+        """Yield the data in blocks of rows, so that a query reads each block once; data in memory are one block."""
         for rows, design in self.design.blocks():
             whole = design is self.design
             yield rows, self if whole else replace(self, design=design, target=self.target[rows])
@@ -81,8 +126,8 @@ class TrustedDomain:
 class Shared:
     """An un-noised value that stays inside a trusted domain.
 
-    It cannot be turned into a release: mechanisms and queries refuse it, it has no arithmetic and cannot be pickled.
-    ``reveal_inside`` hands the array to code that runs inside the same domain.
+    It cannot become a release: mechanisms and queries refuse it, it has no arithmetic and cannot be pickled.
+    ``reveal_inside`` returns the array to code that runs inside the same domain.
     """
 
     __slots__ = ("_value", "domain", "query")
@@ -95,7 +140,7 @@ class Shared:
     def reveal_inside(self, domain: TrustedDomain) -> FloatArray:
         """Return the array to a participant of the same domain."""
         if domain != self.domain:
-            raise PlanViolation(f"a value shared in domain {self.domain.name!r} was asked for in {domain.name!r}.")
+            raise PlanViolation(f"a value shared in domain {self.domain.name!r} was requested in {domain.name!r}.")
         return self._value
 
     def __array__(self, *args: Any, **kwargs: Any) -> FloatArray:
@@ -118,11 +163,11 @@ class DataHolder:
     charges : Charges
         The scope that holds the plan and its reservation in the ledger.
     source : RandomSource
-        Where noise comes from.
+        Source of the noise.
     neighbours : Neighbours
-        Relation for which sensitivities are taken; that of the scope.
+        Relation for which sensitivities are computed; that of the scope.
     domain : TrustedDomain, optional
-        Participants with whom un-noised values may be shared; without it nothing can be.
+        Participants with whom un-noised values may be shared; by default nothing can be shared.
     """
 
     def __init__(
@@ -134,7 +179,7 @@ class DataHolder:
         domain: TrustedDomain | None = None,
     ) -> None:
         if getattr(charges, "neighbours", neighbours) != neighbours:
-            raise PlanViolation("the holder and its scope must speak of the same neighbours.")
+            raise PlanViolation("the holder and its scope must have the same neighbours.")
         if not source.secure and getattr(charges, "binding", False):
             raise PlanViolation("seeded noise has no guarantee, so its scope must be marked as unbounded.")
         self.__data = data
@@ -143,7 +188,7 @@ class DataHolder:
         self.neighbours = neighbours
         self._charges = charges
         self._source = source
-        self._known: dict[Hashable, tuple[Released, float, Event]] = {}
+        self._computed: dict[Hashable, tuple[Released, float, Event]] = {}
         self.released: list[Released] = []
         self.shared: list[tuple[str, str]] = []
 
@@ -153,11 +198,11 @@ class DataHolder:
         return self._source
 
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
-        """Evaluate a query, add noise, and record the charge: the only way out for a private value.
+        """Charge the plan, evaluate a query and return its value with noise: the only way out for a private value.
 
-        ``group`` names the planned release that is used up, the query's own name by default.
+        ``group`` names the planned release that is charged, the query's own name by default.
         """
-        # all that can be refused is refused before the charge; the noise scale depends on public numbers only
+        # every possible refusal comes before the charge; the noise scale depends on public numbers only
         released, bound, event = self._public_numbers(query, mechanism, group)
         self._refuse_shared_fields(query)
         self._charges.charge(released.query, event)
@@ -165,12 +210,12 @@ class DataHolder:
         return mechanism.apply(self._evaluate(query), released.sensitivity, bound, self._source)
 
     def _public_numbers(self, query: Query, mechanism: Mechanism, group: str | None) -> tuple[Released, float, Event]:
-        """The record of a release, the bound on its values and its cost; worked out once per family of queries."""
+        """Return the record of a release, the bound on its values and its cost; computed once per family of queries."""
         family = query.family if isinstance(query, Query) else None
         key = None if family is None else (type(query), family, type(mechanism), mechanism, group)
-        known = self._known.get(key) if key is not None else None
-        if known is not None:
-            return known
+        computed = self._computed.get(key) if key is not None else None
+        if computed is not None:
+            return computed
         self._check(query, mechanism)
         sensitivity = query.sensitivity(self.facts, self.neighbours)
         bound, size = query.bound(self.facts), query.size(self.facts)
@@ -179,11 +224,11 @@ class DataHolder:
         released = Released(name, mechanism.kind, mechanism.noise_multiplier, sensitivity, scale, size)
         numbers = released, bound, mechanism.event(query.replacement_ratio)
         if key is not None:
-            self._known[key] = numbers
+            self._computed[key] = numbers
         return numbers
 
     def share(self, query: Query, domain: TrustedDomain) -> Shared:
-        """Hand an un-noised value to participants of a trusted domain; logged, and never convertible to a release."""
+        """Give an un-noised value to participants of a trusted domain; it is logged and can never become a release."""
         if self._domain is None or domain != self._domain:
             raise PlanViolation("this holder may not share un-noised values: no such trusted domain was declared.")
         self._refuse_shared_fields(query)
@@ -191,9 +236,9 @@ class DataHolder:
         return Shared(self._evaluate(query), domain, query.name)
 
     def _evaluate(self, query: Query) -> FloatArray:
-        memory = getattr(self.__data, "memory", None)
-        lock = contextlib.nullcontext() if memory is None else memory.lock
-        with lock, np.errstate(all="ignore"):  # a floating-point warning would tell about a person
+        cache = getattr(self.__data, "cache", None)
+        lock = contextlib.nullcontext() if cache is None else cache.lock
+        with lock, np.errstate(all="ignore"):  # a floating-point warning would reveal something about a person
             return query.evaluate(self.__data)
 
     def _check(self, query: Query, mechanism: Mechanism) -> None:
@@ -223,10 +268,10 @@ def _once_per_type(function: Callable[[type], T]) -> Callable[[type], T]:
 
 
 def _state(thing: object) -> Iterable[Any]:
-    """Values that an object holds, in its fields or as plain attributes."""
+    """Return the values that an object holds, in its fields or as plain attributes."""
     plain: dict[str, Any] = getattr(thing, "__dict__", {})
-    elsewhere = _field_names(type(thing)) - plain.keys()  # in slots, or a default of the class
-    return [*plain.values(), *(getattr(thing, name) for name in elsewhere)] if elsewhere else plain.values()
+    others = _field_names(type(thing)) - plain.keys()  # in slots, or a default of the class
+    return [*plain.values(), *(getattr(thing, name) for name in others)] if others else plain.values()
 
 
 @_once_per_type
@@ -255,15 +300,15 @@ def _holds_shared(value: Any) -> bool:
     return any(_holds_shared(part) for part in value)
 
 
-class _Enough(Exception):
-    """Every planned group of releases was asked for once."""
+class _AllPlannedReleasesSeen(Exception):
+    """Every planned group of releases was requested once."""
 
 
 class DryRunHolder(DataHolder):
-    """A holder without data, on which a solver is tried before anything is reserved.
+    """A holder without data, for a dry run of a solver before anything is reserved.
 
-    It works out sensitivities and noise scales as a real release would, so whatever would be refused is refused here,
-    at no cost. It answers with zeros and stops the solver as soon as every group of the plan was asked for.
+    It computes sensitivities and noise scales as a real release would, so anything that would be refused is refused
+    here, at no cost. It returns zeros and stops the solver once every group of the plan was requested.
     """
 
     def __init__(self, facts: Facts, neighbours: Neighbours, planned: Mapping[str, Event]) -> None:
@@ -275,7 +320,7 @@ class DryRunHolder(DataHolder):
         self._domain = None
 
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
-        """Check a release and answer with zeros."""
+        """Check a release and return zeros."""
         self._check(query, mechanism)
         self._refuse_shared_fields(query)
         sensitivity = query.sensitivity(self.facts, self.neighbours)
@@ -283,16 +328,16 @@ class DryRunHolder(DataHolder):
         mechanism.noise_scale(sensitivity, query.bound(self.facts), size)
         name = group or query.name
         if self._planned.get(name) != mechanism.event(query.replacement_ratio):
-            raise PlanViolation(f"the solver would release {name!r} at another cost than its plan says.")
+            raise PlanViolation(f"the solver would release {name!r} at a different cost from the one in its plan.")
         self._missing.discard(name)
         if not self._missing:
-            raise _Enough
+            raise _AllPlannedReleasesSeen
         if query.norm in ("linf", "coordinatewise"):
             return 0
         n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
         return np.zeros(size if n_outputs == 1 else (size // n_outputs, n_outputs))
 
     def run(self, solve: Callable[[DataHolder], object]) -> None:
-        """Try ``solve`` on this holder."""
-        with contextlib.suppress(_Enough):
+        """Run ``solve`` on this holder."""
+        with contextlib.suppress(_AllPlannedReleasesSeen):
             solve(self)

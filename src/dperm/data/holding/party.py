@@ -1,4 +1,4 @@
-"""What a participant of a vertical run holds: its own columns or the label, and per-person values it was sent."""
+"""Private data of a participant in a vertical run: its own columns or the label, and received per-person values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LabelData", "PartyData", "ReceivedValues"]
 
 
 class ReceivedValues:
-    """Values of the latest messages, one number per person each, by name.
+    """Per-person values from the latest messages, by name.
 
     They are as private as the data: person i's number may depend on person i's record at any participant, and on nobody
     else's. Queries read them inside ``evaluate``; they are not fields of queries.
@@ -31,7 +31,7 @@ class ReceivedValues:
     def get(self, name: str) -> FloatArray:
         """Return the latest numbers of this name."""
         if name not in self._values:
-            raise PlanViolation(f"a query needs {name!r}, which no message has brought yet.")
+            raise PlanViolation(f"a query needs {name!r}, which no message has contained yet.")
         return self._values[name]
 
     def __repr__(self) -> str:
@@ -40,10 +40,10 @@ class ReceivedValues:
 
 @dataclass(frozen=True)
 class PartyData:
-    """A party's columns on their grid, its inbox, and what queries keep between messages."""
+    """A party's columns on their grid, the values it received, and results that queries keep between messages."""
 
     design: DesignMatrix = field(repr=False)
-    inbox: ReceivedValues = field(default_factory=ReceivedValues, repr=False)
+    received: ReceivedValues = field(default_factory=ReceivedValues, repr=False)
     kept: dict[str, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -54,13 +54,13 @@ class PartyData:
 
 @dataclass(frozen=True)
 class LabelData:
-    """The label holder's targets, and its inbox."""
+    """The label holder's targets, and the values it received."""
 
     target: FloatArray = field(repr=False)
     n: int = 0
     target_low: float = 0.0
     target_high: float = 1.0
-    inbox: ReceivedValues = field(default_factory=ReceivedValues, repr=False)
+    received: ReceivedValues = field(default_factory=ReceivedValues, repr=False)
 
     @property
     def facts(self) -> Facts:

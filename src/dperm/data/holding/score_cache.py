@@ -1,12 +1,13 @@
-"""What a holder remembers between queries, so that a small change of the weights costs little.
+"""Results that a holder keeps between queries, so that a small change of the weights costs little.
 
-Everything kept is private and never leaves but through a query's value. All numbers are whole, so what is updated
-equals what would be computed afresh, bit for bit.
+Everything kept is private and leaves only through a query's value. All numbers are whole, so updated scores equal
+recomputed ones bit for bit.
 """
 
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ from dperm.types import FloatArray
 __all__ = ["ScoreCache"]
 
 
-_FEW = 4
+_FEW_CHANGES = 4  # up to so many changed columns are added one by one; more are recomputed if a quarter changed
 
 
 class ScoreCache:
-    """Scores (rows times weights, in grid steps) of the last weights, and room for incremental queries."""
+    """Scores (rows times weights, in grid steps) of the last weights, and the state of incremental queries."""
 
     def __init__(self) -> None:
         self._entries: dict[int, float] = {}
@@ -33,15 +34,19 @@ class ScoreCache:
         self._scores: FloatArray | None = None
         self._last: SparseWeights | BoxedWeights | None = None
         self.incremental: dict[Any, Any] = {}
-        #: held while a query is evaluated: what is kept between queries is changed in place
+        #: held while a query is evaluated, because kept results are changed in place
         self.lock = threading.RLock()
-        self.columns = ColumnSums()
+
+    @cached_property
+    def columns(self) -> ColumnSums:
+        """Scores and slopes of coordinate descent."""
+        return ColumnSums()
 
     def scores(self, design: DesignMatrix, weights: SparseWeights | BoxedWeights) -> tuple[FloatArray, float]:
-        """Return whole scores and their spacing; the array belongs to the memory and must not be changed."""
+        """Return whole scores and their spacing; the array belongs to the cache and must not be changed."""
         if weights is self._last and self._scores is not None:  # frozen: the same object means the same weights
             return self._scores, design.spacing * self._spacing
-        self._last = None  # until all is done: whoever interrupts leaves scores that are made afresh
+        self._last = None  # until the update is complete: after an interruption the scores are recomputed
         try:
             out = self._sparse(design, weights) if isinstance(weights, SparseWeights) else self._boxed(design, weights)
         except BaseException:
@@ -58,7 +63,7 @@ class ScoreCache:
         assert self._scores is not None
         assert self._array is not None
         changed = np.flatnonzero(steps != self._array)
-        if len(changed) > _FEW and 4 * len(changed) > design.d:
+        if len(changed) > _FEW_CHANGES and 4 * len(changed) > design.d:
             self._scores = design.scores(steps)
         else:
             for j in changed:
@@ -71,7 +76,7 @@ class ScoreCache:
         if self._array is not None or self._scores is None or spacing != self._spacing:
             self._start(design, spacing)
         assert self._scores is not None
-        for j in weights.changed(self._entries):
+        for j in weights.changed_columns(self._entries):
             new = weights.steps(j, spacing)
             change = new - self._steps.get(j, 0.0)
             self._steps[j] = new

@@ -1,4 +1,4 @@
-"""A raw table before bounds are known: the private data of the queries that buy bounds."""
+"""A table before its bounds are known: the private data of the queries that buy bounds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["TableData"]
 
 @dataclass(frozen=True)
 class TableData:
-    """The user's own columns, unscaled; dense array, scipy sparse, or rows that are read in blocks.
+    """The user's columns, unscaled: a dense array, a scipy sparse matrix, or rows that are read in blocks.
 
-    Sparse input is kept with one stored entry per cell: a record stored in pieces would count several times.
-    ``n`` is the public number of records where it differs from the rows of ``X`` (one of them is empty).
+    Sparse input is kept with one stored entry per cell, because duplicates would count a record several times. ``n`` is
+    the public number of records if it differs from the rows of ``X`` (an empty record has no row).
     """
 
     X: Any = field(repr=False)
@@ -40,7 +40,7 @@ class TableData:
         return Facts(n=n if self.n is None else self.n, n_features=n_features, d=n_features)
 
     def ranks(self, column: int, grid: FloatArray, *, strict: bool = False) -> FloatArray:
-        """Number of records whose value is at most (``strict``: below) each point of ``grid``, exact."""
+        """Return the number of records whose value is at most (``strict``: below) each point of ``grid``, exact."""
         n = self.X.shape[0]
         if isinstance(self.X, RowSource):
             counts, zeros = self._counts(grid)[int(strict), column], 0
@@ -54,7 +54,7 @@ class TableData:
         return ranks
 
     def _counts(self, grid: FloatArray) -> IntArray:
-        """Counts of all columns on a grid, made in one pass over the rows: the next column costs nothing."""
+        """Return the counts of all columns on a grid; one pass over the rows serves all columns."""
         key = grid.tobytes()
         if key not in self._streamed:
             total = np.zeros((2, self.X.shape[1], len(grid)), np.int64)
@@ -67,6 +67,6 @@ class TableData:
 
 
 def _first_above(values: FloatArray, grid: FloatArray, strict: bool) -> IntArray:
-    """How many values have each point of the grid as the first that is not below (``strict``: above) them."""
+    """Count, for each point of the grid, the values for which it is the first that is not below (``strict``: above)."""
     first = np.searchsorted(grid, values, side="right" if strict else "left")
     return np.bincount(first, minlength=len(grid) + 1)[: len(grid)]

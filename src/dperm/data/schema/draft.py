@@ -1,8 +1,8 @@
-"""A first draft of a schema: from the names and types of columns where they tell enough, else from the values.
+"""First draft of a schema: from the names and types of columns if they are sufficient, else from the values.
 
-What comes from values is not private. It is drafted for the data's owner, listed as ``unconfirmed``, and no fit takes
-it until the owner confirms that it is public. Every other line follows from names and types alone. Usual bounds of a
-name are compared with the values too, for the owner's eyes: the outcome is told and changes nothing in the schema.
+Entries from values have no privacy guarantee. They are listed as ``unconfirmed`` for the data's owner, and no fit uses
+them until the owner confirms that they are public. All other entries follow from names and types alone. The usual
+bounds of a name are also compared with the values; the result is shown to the owner and changes nothing in the schema.
 """
 
 from __future__ import annotations
@@ -13,30 +13,29 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dperm.data.schema.encoding import TRUTH_WORDS, parsed
+from dperm.data.schema.encoding import BOOLEAN_WORDS, parse_numbers
 from dperm.data.schema.schema import (
     CATEGORY,
     CLASSES,
     DEFAULT_MISSING_VALUES,
     IGNORE,
-    TRUTH,
     Column,
     Schema,
     Target,
 )
 from dperm.data.tables.files import TableFile
-from dperm.data.tables.raw_columns import BOOLEAN, DATE, NUMBER, OTHER, TEXT, RawColumn, spelled
+from dperm.data.tables.raw_columns import BOOLEAN, DATE, NUMBER, OTHER, TEXT, RawColumn, canonical_text
 from dperm.errors import InvalidData
 
-__all__ = ["Draft", "draft_schema", "not_taken"]
+__all__ = ["Draft", "draft_schema", "reason_to_ignore"]
 
 _MOST_CATEGORIES = 50
 _MOST_CLASSES = 20
-_MOST_WHOLE_CLASSES = 10  # more whole numbers than that are rather an amount
-_MOST_OUTSIDE = 0.2  # share of values beyond the usual bounds of a name that errors in a table explain
+_MOST_WHOLE_CLASSES = 10  # more distinct whole numbers are more likely an amount
+_MOST_OUTSIDE = 0.2  # a larger share of values outside the usual bounds is not explained by errors in a table
 _LEAST_ROWS_OF_AN_ID = 50
 
-# What anyone may know of a number with such a word in its name.
+# Usual bounds of a number with such a word in its name: general knowledge.
 _RANGES: dict[str, tuple[float, float]] = {
     "age": (0, 120),
     "year": (1900, 2100),
@@ -67,26 +66,27 @@ _IDS = {"id", "uuid", "guid", "ssn", "email", "phone", "iban", "surname", "first
 _COMMA_TEXT = re.compile(r"[-+]?\d+(,\d+)?")
 _DATE_TEXT = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./-]\d\d?[./-](\d{4}|\d\d)( .*)?")
 
-DATE_ADVICE = "Dates are not taken: derive a number that matters, such as an age or the days since a public day."
-ID_ADVICE = "It seems to tell who somebody is: such a column predicts nothing about others."
-TEXT_ADVICE = "Free text is not taken: a public list of categories would be."
+DATE_ADVICE = "Dates are not supported: derive a number, such as an age or the days since a public date."
+ID_ADVICE = "It seems to identify people: such a column predicts nothing about others."
+TEXT_ADVICE = "Free text is not supported: use a public list of categories instead."
 COMMA_ADVICE = "numbers with a decimal comma: save the table with a decimal point."
-MANY_ADVICE = f'More than {_MOST_CATEGORIES} labels: list those that matter, or write kind = "number", low and high.'
+MANY_ADVICE = f'More than {_MOST_CATEGORIES} labels: list the relevant ones, or write kind = "number", low and high.'
 OTHER_ADVICE = "It holds neither numbers nor text."
 UNUSUAL_ADVICE = (
     "many values of {!r} lie outside the usual bounds of its name, {:g} to {:g}, and would be clipped: check its unit "
-    "and scale, and write the bounds that are publicly known. Seen in the values, so not for publication."
+    "and scale, and write publicly known bounds; this note comes from the values, so do not publish it."
 )
 WHOLE_ADVICE = (
-    'Few whole numbers, taken for classes: for an amount write kind = "number", low and high, and delete classes.'
+    'Few distinct whole numbers, treated as classes: for an amount write kind = "number", low and high, and delete '
+    "classes."
 )
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A schema to be read by the owner, and a note on every column that needs one.
+    """A schema for the owner to check, with a note on every column that needs one.
 
-    ``unusual`` is advice from the values on columns whose lines do not come from them: it stays with the owner.
+    ``unusual`` is advice from the values on columns whose entries come from the name alone: it is for the owner only.
     """
 
     schema: Schema
@@ -95,13 +95,13 @@ class Draft:
 
     @property
     def ignored(self) -> dict[str, str]:
-        """Columns that the draft leaves out, and why."""
+        """Columns that the draft leaves out, with the reason."""
         return {one.name: self.notes.get(one.name, "") for one in self.schema.columns if one.kind == IGNORE}
 
 
 @dataclass
-class _Seen:
-    """What the values of one column look like, ``usual`` bounds among them if its name has some."""
+class _ColumnSummary:
+    """Summary of one column's values; ``usual`` are the bounds of its name, if it has any."""
 
     usual: tuple[float, float] = (-math.inf, math.inf)
     rows: int = 0
@@ -135,7 +135,7 @@ class _Seen:
             self.commas = all(_COMMA_TEXT.fullmatch(one) for one in given)
         if self.numeric:
             try:
-                self._numbers(parsed(given))
+                self._numbers(parse_numbers(given))
             except ValueError:
                 self.numeric = False
 
@@ -157,7 +157,7 @@ class _Seen:
 
     @property
     def with_commas(self) -> bool:
-        """Whether they would be numbers if their commas were points."""
+        """Whether the values are numbers with decimal commas."""
         return self.commas and not self.numeric
 
     @property
@@ -166,44 +166,46 @@ class _Seen:
         return self.numeric and self.outside > _MOST_OUTSIDE * self.finite
 
     @property
-    def labels(self) -> bool:
-        """Whether they are numbers that seem to stand for classes: two, or a few that come again and again."""
+    def is_class_labels(self) -> bool:
+        """Whether the values seem to be class labels: two distinct whole numbers, or a few that repeat."""
         few = len(self.numbers) == 2 or (
             len(self.numbers) <= _MOST_WHOLE_CLASSES and self.finite >= 2 * len(self.numbers)
         )
         return self.numeric and self.whole and few
 
     @property
-    def counts(self) -> bool:
-        """Whether it is a row number: whole, always rising, never missing."""
+    def is_row_number(self) -> bool:
+        """Whether the column looks like a row number: whole, always increasing, never missing."""
         rising = self.numeric and self.whole and self.rising
         return rising and not self.missing and self.rows >= _LEAST_ROWS_OF_AN_ID
 
     @property
-    def two_words(self) -> bool:
+    def is_boolean(self) -> bool:
         """Whether all values are words for true and false."""
-        return 0 < len(self.texts) <= 2 and all(one.lower() in TRUTH_WORDS for one in self.texts)
+        return 0 < len(self.texts) <= 2 and all(one.lower() in BOOLEAN_WORDS for one in self.texts)
 
 
 def draft_schema(table: TableFile, target: str) -> Draft:
-    """Draft a schema for a table; reads the values of those columns whose name and type do not tell enough."""
+    """Draft a schema for a table; reads the values of columns whose name and type are not sufficient."""
     table.require([target])
     if len(table.names) < 2:
-        raise InvalidData(f"{table.path.name} has one column only: a model needs a target and at least one column.")
+        raise InvalidData(
+            f"{table.path.name} has only one column: a model needs a target and at least one other column."
+        )
     known: dict[str, Column] = {}
     notes: dict[str, str] = {}
     for name in table.names:
-        kind = None if not table.typed else TEXT if table.labels(name) else table.kind(name)
-        if name != target and (found := _by_name(name, kind)) is not None:
-            known[name], notes[name] = found
+        kind = None if not table.typed else TEXT if table.has_numeric_categories(name) else table.kind(name)
+        if name != target and (drafted_column := _column_from_name(name, kind)) is not None:
+            known[name], notes[name] = drafted_column
     usual = {name: column.range for name, column in known.items() if column.kind == NUMBER}
-    looked = [name for name in table.names if name not in known]
-    seen = _look(table, [*looked, *usual], usual)
+    unknown = [name for name in table.names if name not in known]
+    seen = _summarise(table, [*unknown, *usual], usual)
     unusual = {name: UNUSUAL_ADVICE.format(name, *ends) for name, ends in usual.items() if seen[name].unusual}
     unusual |= {name: f"column {name!r} holds {COMMA_ADVICE}" for name in usual if seen[name].with_commas}
-    for name in looked:
+    for name in unknown:
         if name != target:
-            known[name], note = _by_values(name, seen.get(name), table)
+            known[name], note = _column_from_values(name, seen.get(name), table)
             if note:
                 notes[name] = note
     drafted, note = _target(target, seen.get(target), table)
@@ -212,14 +214,14 @@ def draft_schema(table: TableFile, target: str) -> Draft:
     return Draft(Schema(tuple(known[name] for name in table.names if name != target), drafted), notes, unusual)
 
 
-def _look(table: TableFile, wanted: list[str], usual: dict[str, tuple[float, float]]) -> dict[str, _Seen]:
+def _summarise(table: TableFile, wanted: list[str], usual: dict[str, tuple[float, float]]) -> dict[str, _ColumnSummary]:
     names = [name for name in wanted if table.kind(name) not in (DATE, OTHER, BOOLEAN)]
-    seen = {name: _Seen(usual[name]) if name in usual else _Seen() for name in names}
+    seen = {name: _ColumnSummary(usual[name]) if name in usual else _ColumnSummary() for name in names}
     for chunk in table.chunks(names) if names else ():
         for name, raw in chunk.items():
             seen[name].add(raw)
     if any(one.rows == 0 for one in seen.values()):
-        raise InvalidData(f"{table.path.name} has column names and no rows.")
+        raise InvalidData(f"{table.path.name} has column names but no rows.")
     return seen
 
 
@@ -228,8 +230,8 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
 
 
-def not_taken(name: str, kind: str | None) -> str:
-    """Say why a column of this name and type (None where a file has none) is not to be used; empty if it may be."""
+def reason_to_ignore(name: str, kind: str | None) -> str:
+    """Return why a column of this name and type (None if the file has no types) is left out; empty if it is not."""
     words = set(_words(name))
     if kind == DATE or _DATES & words:
         return DATE_ADVICE
@@ -238,12 +240,12 @@ def not_taken(name: str, kind: str | None) -> str:
     return ID_ADVICE if _IDS & words else ""
 
 
-def _by_name(name: str, kind: str | None) -> tuple[Column, str] | None:
-    """Return what name and type (None where a file has none) tell, without looking at a value."""
+def _column_from_name(name: str, kind: str | None) -> tuple[Column, str] | None:
+    """Draft a column from its name and type (None if the file has no types), without reading a value."""
     words = _words(name)
     if kind == BOOLEAN:
-        return Column(name, TRUTH), "True and false by its type."
-    if advice := not_taken(name, kind):
+        return Column(name, BOOLEAN), "True and false by its type."
+    if advice := reason_to_ignore(name, kind):
         return Column(name, IGNORE), advice
     if kind not in (NUMBER, None):
         return None
@@ -254,67 +256,69 @@ def _by_name(name: str, kind: str | None) -> tuple[Column, str] | None:
     return None if ends is None else (Column(name, NUMBER, *ends), "Usual bounds for this name: check them.")
 
 
-def _by_values(name: str, seen: _Seen | None, table: TableFile) -> tuple[Column, str]:
-    """Return what the values look like; all of it is unconfirmed, but for a kind that the file's types tell."""
+def _column_from_values(name: str, seen: _ColumnSummary | None, table: TableFile) -> tuple[Column, str]:
+    """Draft a column from its values; everything is unconfirmed, except a kind that follows from the file's types."""
     assert seen is not None
     by_type = table.typed
-    kind_seen = () if by_type and table.kind(name) == NUMBER else ("kind",)  # that texts are numbers is seen in them
+    kind_seen = (
+        () if by_type and table.kind(name) == NUMBER else ("kind",)
+    )  # in a text column the kind comes from the values
     if seen.empty:
         return Column(name, IGNORE, unconfirmed=("kind",)), "It has no values."
-    if seen.counts:
+    if seen.is_row_number:
         return Column(name, IGNORE, unconfirmed=("kind",)), ID_ADVICE
-    if table.labels(name):
-        return _labelled(name, seen)
+    if table.has_numeric_categories(name):
+        return _column_from_labels(name, seen)
     if seen.numeric:
-        if seen.two_words and not by_type:
-            return Column(name, TRUTH, unconfirmed=kind_seen), ""
-        low, high = _outward(seen.low, seen.high)
+        if seen.is_boolean and not by_type:
+            return Column(name, BOOLEAN, unconfirmed=kind_seen), ""
+        low, high = _round_outward(seen.low, seen.high)
         return Column(name, NUMBER, low, high, unconfirmed=(*kind_seen, "low", "high")), ""
     if seen.with_commas:
         return Column(name, IGNORE, unconfirmed=("kind",)), f"It holds {COMMA_ADVICE}"
     if seen.dates:
         return Column(name, IGNORE, unconfirmed=("kind",)), DATE_ADVICE
-    if seen.two_words:
-        return Column(name, TRUTH, unconfirmed=("kind",)), ""
+    if seen.is_boolean:
+        return Column(name, BOOLEAN, unconfirmed=("kind",)), ""
     if len(seen.texts) > _MOST_CATEGORIES:
         return Column(name, IGNORE, unconfirmed=("kind",)), TEXT_ADVICE
     if len(seen.texts) < 2:
-        return Column(name, IGNORE, unconfirmed=("kind",)), "It has one value only."
+        return Column(name, IGNORE, unconfirmed=("kind",)), "It has only one value."
     texts = tuple(sorted(seen.texts))
     return Column(name, CATEGORY, categories=texts, unconfirmed=(*kind_seen, "categories")), ""
 
 
-def _labelled(name: str, seen: _Seen) -> tuple[Column, str]:
-    """Return what a column of labels that are numbers looks like; that they are labels is told by its type."""
+def _column_from_labels(name: str, seen: _ColumnSummary) -> tuple[Column, str]:
+    """Draft a column of numeric labels; that they are labels follows from its type."""
     if len(seen.numbers) > _MOST_CATEGORIES:
         return Column(name, IGNORE, unconfirmed=("kind",)), MANY_ADVICE
     if len(seen.numbers) < 2:
-        return Column(name, IGNORE, unconfirmed=("kind",)), "It has one value only."
-    texts = tuple(str(spelled(one)) for one in sorted(seen.numbers))
+        return Column(name, IGNORE, unconfirmed=("kind",)), "It has only one value."
+    texts = tuple(str(canonical_text(one)) for one in sorted(seen.numbers))
     return Column(name, CATEGORY, categories=texts, unconfirmed=("categories",)), ""
 
 
-def _target(name: str, seen: _Seen | None, table: TableFile) -> tuple[Target, str]:
+def _target(name: str, seen: _ColumnSummary | None, table: TableFile) -> tuple[Target, str]:
     kind = table.kind(name)
     if kind == BOOLEAN:
         return Target(name, CLASSES, (False, True)), "True and false by its type."
     if kind in (DATE, OTHER) or (seen is not None and seen.dates and not seen.empty):
-        raise InvalidData(f"target {name!r} holds neither numbers nor classes: choose another column.")
+        raise InvalidData(f"target {name!r} contains neither numbers nor classes: choose another column.")
     assert seen is not None
     if seen.empty:
         raise InvalidData(f"target {name!r} has no values: choose another column.")
     if seen.with_commas:
         raise InvalidData(f"target {name!r} holds {COMMA_ADVICE}")
     if len(seen.numbers if seen.numeric else seen.texts) < 2:
-        raise InvalidData(f"target {name!r} has one value only: there is nothing to predict.")
+        raise InvalidData(f"target {name!r} has only one value: there is nothing to predict.")
     kind_seen = ("kind",)
-    by_type = table.labels(name) and seen.whole and len(seen.numbers) <= _MOST_CLASSES
-    if seen.labels or by_type:
+    by_type = table.has_numeric_categories(name) and seen.whole and len(seen.numbers) <= _MOST_CLASSES
+    if seen.is_class_labels or by_type:
         classes = tuple(sorted(int(one) for one in seen.numbers))
         note = WHOLE_ADVICE if len(classes) > 2 and not by_type else ""
         return Target(name, CLASSES, classes, unconfirmed=(*kind_seen, "classes")), note
     if seen.numeric:
-        low, high = _outward(seen.low, seen.high)
+        low, high = _round_outward(seen.low, seen.high)
         note = 'For classes write kind = "classes" and classes = [...] instead.' if seen.whole else ""
         return Target(name, NUMBER, low=low, high=high, unconfirmed=(*kind_seen, "low", "high")), note
     if len(seen.texts) > _MOST_CLASSES:
@@ -322,10 +326,10 @@ def _target(name: str, seen: _Seen | None, table: TableFile) -> tuple[Target, st
     return Target(name, CLASSES, tuple(sorted(seen.texts)), unconfirmed=(*kind_seen, "classes")), ""
 
 
-def _outward(low: float, high: float) -> tuple[float, float]:
-    """Return round numbers around a range: a hint for the owner, who writes what is known instead.
+def _round_outward(low: float, high: float) -> tuple[float, float]:
+    """Return round numbers around a range: a hint for the owner, who replaces them by known ones.
 
-    >>> _outward(17, 90), _outward(-0.37, 0.2), _outward(3, 3)
+    >>> _round_outward(17, 90), _round_outward(-0.37, 0.2), _round_outward(3, 3)
     ((0, 100), (-0.5, 0.5), (0, 5))
     """
     if 0 <= low <= high / 2 or low == high > 0:

@@ -1,4 +1,4 @@
-"""A file encoded by a schema on the way, for tables that do not fit into memory."""
+"""Files that are encoded by a schema while they are read, for tables that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EncodedRows", "encoded_rows"]
 
 
 class EncodedRows(RowSource):
-    """The rows of a file, read and encoded anew in every pass; only the target is kept."""
+    """The rows of a file, read and encoded again in every pass."""
 
     def __init__(self, schema: Schema, table: TableFile, n_rows: int) -> None:
         self._schema, self._table = schema, table
@@ -31,9 +31,9 @@ class EncodedRows(RowSource):
 
 
 def encoded_rows(schema: Schema, table: TableFile) -> tuple[EncodedRows, NDArray[Any]]:
-    """Return the rows of a file and its target, which takes one pass."""
+    """Return the rows of a file and its target; this reads the file once."""
     targets = [y for _, y in encoded_chunks(schema, table, with_target=True)]
     if not targets:
-        raise InvalidData(f"{table.path.name} has column names and no rows.")
+        raise InvalidData(f"{table.path.name} has column names but no rows.")
     y = np.concatenate(targets)
     return EncodedRows(schema, table, len(y)), y

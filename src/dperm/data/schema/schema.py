@@ -1,8 +1,8 @@
-"""A schema: what is declared public about the columns of a table, and how they become numbers within bounds.
+"""Schemas: what is declared public about the columns of a table, and how they become numbers within bounds.
 
-Nothing here looks at data. A schema says which columns are used, what each holds, between which bounds or among which
-categories, and what stands in for a missing value. :mod:`dperm.data.schema.encoding` applies it to a table, and
-:meth:`Schema.bounds` gives the bounds that hold by construction for the encoded columns.
+This module reads no data. A schema states which columns are used, what kind each is, its bounds or categories, and the
+replacement for a missing value. :mod:`dperm.data.schema.encoding` applies it to a table, and :meth:`Schema.bounds`
+returns the bounds that hold by construction for the encoded columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,42 +19,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.design.bounds import Bounds
+from dperm.data.tables.raw_columns import BOOLEAN, NUMBER
 from dperm.errors import InvalidBounds
+from dperm.validation import is_finite_number
 
 if TYPE_CHECKING:
     from dperm.data.schema.encoding import Encoded
 
-__all__ = ["CATEGORY", "CLASSES", "IGNORE", "TRUTH", "Column", "Schema", "Target"]
+__all__ = ["BOOLEAN", "CATEGORY", "CLASSES", "IGNORE", "NUMBER", "Column", "Schema", "Target"]
 
-NUMBER, TRUTH, CATEGORY, IGNORE, CLASSES = "number", "boolean", "category", "ignore", "classes"
+#: kinds of columns beside numbers and booleans, and the kind of a target with classes
+CATEGORY, IGNORE, CLASSES = "category", "ignore", "classes"
 
-#: rules for a missing number (the middle of the range) or category (none of them), and the refusal
-MIDDLE, NONE_OF_THEM, REFUSE = "middle", "none", "refuse"
+#: rules for missing values: the middle of the range (numbers), no category (categories), or a refusal
+MIDDLE, NO_CATEGORY, REFUSE = "middle", "none", "refuse"
 
 DEFAULT_MISSING_VALUES = ("", "NA", "NaN", "null", "?")
 
 _ADVICE = {
-    "date": 'derive a number that matters, such as an age or the days since a public day, or write kind = "ignore"',
-    "id": 'an id tells who somebody is and predicts nothing: write kind = "ignore"',
+    "date": 'derive a number, such as an age or the days since a public date, or write kind = "ignore"',
+    "id": 'an id identifies a person and predicts nothing: write kind = "ignore"',
     "text": 'free text cannot be bounded: give a public list of categories, or write kind = "ignore"',
 }
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _check_range(low: Any, high: Any, what: str) -> None:
-    if not (_is_number(low) and _is_number(high)):
-        raise InvalidBounds(f"{what} needs low and high, two publicly known numbers.")
+    if not (is_finite_number(low) and is_finite_number(high)):
+        raise InvalidBounds(f"{what} needs publicly known numbers low and high.")
     if not low < high:
-        raise InvalidBounds(f"the bounds of {what} contradict: low = {low:g} is not below high = {high:g}.")
+        raise InvalidBounds(f"the bounds of {what} contradict each other: low = {low:g} is not below high = {high:g}.")
 
 
 def _check_labels(labels: Any, what: str, least: int) -> None:
     plain = isinstance(labels, tuple) and all(isinstance(one, str | int | float | bool) for one in labels)
     if not plain or len(labels) < least or len({str(one) for one in labels}) < len(labels):
-        raise InvalidBounds(f"{what} must be a list of at least {least} different texts or numbers.")
+        raise InvalidBounds(f"{what} must be a list of at least {least} distinct texts or numbers.")
 
 
 @dataclass(frozen=True)
@@ -68,14 +66,14 @@ class Column:
     low, high : float
         Range of a number; values outside are clipped.
     scale : float, optional
-        Public guess of a number's standard deviation: columns whose scale is known are fitted better.
+        Public guess of a number's standard deviation; a good guess improves the fit.
     categories : tuple of str
         All categories; anything else counts as missing.
     missing : str or float
         ``"middle"`` or a number for numbers, ``"none"`` (no category at all) or a category for categories,
         ``"refuse"`` for both.
     unconfirmed, confirmed : tuple of str
-        Which of these were read from the data: not public yet, and declared public by the owner as they stand.
+        Entries that were read from the data: not yet public, and declared public by the owner.
     """
 
     name: str
@@ -91,27 +89,27 @@ class Column:
     def __post_init__(self) -> None:
         what = f"column {self.name!r}"
         if self.kind in _ADVICE:
-            raise InvalidBounds(f"{what} is of kind {self.kind!r}, which no model takes: {_ADVICE[self.kind]}.")
-        if self.kind not in (NUMBER, TRUTH, CATEGORY, IGNORE):
+            raise InvalidBounds(f"{what} is of kind {self.kind!r}, which models do not support: {_ADVICE[self.kind]}.")
+        if self.kind not in (NUMBER, BOOLEAN, CATEGORY, IGNORE):
             raise InvalidBounds(f"the kind of {what} must be number, boolean, category or ignore, not {self.kind!r}.")
         if self.missing == "":
-            object.__setattr__(self, "missing", NONE_OF_THEM if self.kind == CATEGORY else MIDDLE)
+            object.__setattr__(self, "missing", NO_CATEGORY if self.kind == CATEGORY else MIDDLE)
         if self.kind == NUMBER:
             _check_range(self.low, self.high, what)
-            if self.scale is not None and not (_is_number(self.scale) and self.scale > 0):
+            if self.scale is not None and not (is_finite_number(self.scale) and self.scale > 0):
                 raise InvalidBounds(f"the scale of {what} must be a positive number.")
         if self.kind == CATEGORY:
             _check_labels(self.categories, f"categories of {what}", 2)
             if len(self.categories) > _MOST_CATEGORIES:
-                raise InvalidBounds(f"{what} has more than {_MOST_CATEGORIES} categories: join rare ones.")
+                raise InvalidBounds(f"{what} has more than {_MOST_CATEGORIES} categories: merge rare ones.")
         self._check_missing(what)
 
     def _check_missing(self, what: str) -> None:
         rule = self.missing
         if self.kind == CATEGORY:
-            if rule not in (NONE_OF_THEM, REFUSE, *self.categories):
+            if rule not in (NO_CATEGORY, REFUSE, *self.categories):
                 raise InvalidBounds(f'missing of {what} must be "none", "refuse" or one of its categories.')
-        elif rule not in (MIDDLE, REFUSE) and not _is_number(rule):
+        elif rule not in (MIDDLE, REFUSE) and not is_finite_number(rule):
             raise InvalidBounds(f'missing of {what} must be "middle", "refuse" or a number.')
 
     @property
@@ -125,7 +123,7 @@ class Column:
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Names of the columns that it becomes: itself, one per category, or one for two categories."""
+        """Names of the encoded columns: its own, one per category, or one for two categories."""
         if self.kind == IGNORE:
             return ()
         if self.kind != CATEGORY:
@@ -135,12 +133,12 @@ class Column:
 
     @property
     def one_hot(self) -> bool:
-        """Whether it becomes indicators of which at most one is 1."""
+        """Whether it is encoded as indicators of which at most one is 1."""
         return len(self.encoded_names) > 1
 
 
 _MOST_CATEGORIES = 1000
-_MOST_NAMED = 12  # columns that a sentence of a report lists
+_MOST_NAMED = 12  # columns listed in one sentence of a report
 
 
 @dataclass(frozen=True)
@@ -189,12 +187,14 @@ class Schema:
         names = [column.name for column in self.columns]
         for name, times in Counter([*names, self.target.name]).items():
             if times > 1:
-                raise InvalidBounds(f"the schema names column {name!r} twice: a target is not a column.")
+                raise InvalidBounds(
+                    f"the schema has column {name!r} twice: the target must not be listed among the columns."
+                )
         if not self.used:
             raise InvalidBounds("the schema uses no column: declare at least one that is not ignored.")
         twice = [name for name, times in Counter(self.encoded_names).items() if times > 1]
         if twice:
-            raise InvalidBounds(f"two columns of the schema become {twice[0]!r}: rename one.")
+            raise InvalidBounds(f"two columns of the schema are encoded as {twice[0]!r}: rename one of them.")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Schema:
@@ -203,51 +203,53 @@ class Schema:
 
         return read_schema(path)
 
-    # ---------------------------------------------------------------------------------- what must be confirmed
-    def _parts(self) -> Iterable[Column | Target]:
+    # ---------------------------------------------------------------------------------- confirmation
+    @property
+    def parts(self) -> tuple[Column | Target, ...]:
+        """The target, then all columns."""
         return (self.target, *self.columns)
 
     @property
     def unconfirmed(self) -> list[str]:
-        """Names of columns with values that were read from the data and not confirmed as public."""
-        return [part.name for part in self._parts() if part.unconfirmed]
+        """Names of columns with entries that were read from the data and are not confirmed as public."""
+        return [part.name for part in self.parts if part.unconfirmed]
 
     def confirm(self) -> Schema:
-        """Declare all that was read from the data public as it stands; reports say so."""
-        columns = tuple(replace(one, unconfirmed=(), confirmed=_confirmed(one)) for one in self.columns)
-        target = replace(self.target, unconfirmed=(), confirmed=_confirmed(self.target))
+        """Declare all entries that were read from the data public, unchanged; reports mention it."""
+        columns = tuple(replace(one, unconfirmed=(), confirmed=_confirmed_entries(one)) for one in self.columns)
+        target = replace(self.target, unconfirmed=(), confirmed=_confirmed_entries(self.target))
         return replace(self, columns=columns, target=target)
 
-    def require_confirmed(self, path: str | None = None) -> None:
-        """Refuse a schema, of the file at ``path`` if it has one, with unconfirmed lines."""
+    def require_confirmed_entries(self, path: str | None = None) -> None:
+        """Refuse a schema with unconfirmed lines; ``path`` is its file, for the message."""
         names = self.unconfirmed
         if names:
-            first = next(part for part in self._parts() if part.unconfirmed)
+            first = next(part for part in self.parts if part.unconfirmed)
             more = f" and {len(names) - 1} more columns" if len(names) > 1 else ""
             file = "FILE" if path is None else shlex.quote(path)
             raise InvalidBounds(
                 f"{path or 'the schema'} has lines that were read from the data and are not confirmed as public "
-                f"({first.name}: {', '.join(first.unconfirmed)}{more}): write what is publicly known and delete the "
-                f"line `unconfirmed`, or run `dperm schema --confirm {file}` if they are public as they stand."
+                f"({first.name}: {', '.join(first.unconfirmed)}{more}): replace them by publicly known values and "
+                f"delete the line `unconfirmed`, or run `dperm schema --confirm {file}` if they are already public."
             )
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What a report must say about values that were first read from the data."""
-        found = [f"{part.name} ({', '.join(part.confirmed)})" for part in self._parts() if part.confirmed]
+        """Assumptions that a report must state about values that were first read from the data."""
+        found = [f"{part.name} ({', '.join(part.confirmed)})" for part in self.parts if part.confirmed]
         if not found:
             return ()
         more = f" and {len(found) - _MOST_NAMED} more, in the model file" if len(found) > _MOST_NAMED else ""
         return (
-            "the declared bounds do not come from these data, but for some that the owner confirmed to be public: "
+            "the declared bounds do not come from these data, except some that the owner confirmed to be public: "
             + "; ".join(found[:_MOST_NAMED])
             + more,
         )
 
-    # ---------------------------------------------------------------------------------- how it encodes
+    # ---------------------------------------------------------------------------------- encoding
     @cached_property
     def used(self) -> tuple[Column, ...]:
-        """Columns that the model sees."""
+        """Columns that the model uses."""
         return tuple(column for column in self.columns if column.kind != IGNORE)
 
     @property
@@ -258,10 +260,10 @@ class Schema:
     def bounds(self, *, by_name: bool = False) -> Bounds:
         """Return the bounds that every encoded row satisfies by construction.
 
-        Categories lie between 0 and 1, and at most one of a column's indicators is 1: the length of a row does not
-        grow with their number. ``by_name`` gives dicts by column name, for tables that have names.
+        Categories lie between 0 and 1, and at most one of a column's indicators is 1, so the length of a row does not
+        grow with the number of categories. ``by_name`` returns dicts by column name, for tables with names.
         """
-        self.require_confirmed()
+        self.require_confirmed_entries()
         target = self.target
         common: dict[str, Any] = {"classes": list(target.classes)} if target.kind == CLASSES else {}
         if target.kind == NUMBER:
@@ -276,17 +278,17 @@ class Schema:
             return Bounds(features=(given([low for _, low, _ in each]), given([high for *_, high in each])), **common)
         centres = [0.0 if column.one_hot else low / 2.0 + high / 2.0 for column, low, high in each]
         scales = [_scale(column) for column, *_ in each]
-        reaches = [_reach(column) for column in self.used]
+        lengths = [_largest_length(column) for column in self.used]
         return Bounds(
             centre=given(centres),
             scale=given(scales),
-            clip=max(reaches),
-            row_norm=math.hypot(*reaches) * (1.0 + 1e-9),  # no row is longer, whatever its rounding
+            clip=max(lengths),
+            row_norm=math.hypot(*lengths) * (1.0 + 1e-9),  # a margin for rounding: no row is longer
             **common,
         )
 
     def encode(self, table: Any, *, with_target: bool = False) -> Encoded:
-        """Return the columns of a table as numbers within the declared bounds.
+        """Return the columns of a table as numbers within the declared bounds; the target too if ``with_target``.
 
         Parameters
         ----------
@@ -305,7 +307,7 @@ class Schema:
         return np.array(self.target.classes)
 
 
-def _half(column: Column) -> float:
+def _half_width(column: Column) -> float:
     low, high = column.range
     return high / 2.0 - low / 2.0
 
@@ -313,13 +315,13 @@ def _half(column: Column) -> float:
 def _scale(column: Column) -> float:
     if column.one_hot:
         return 1.0
-    return _half(column) if column.scale is None else float(column.scale)
+    return _half_width(column) if column.scale is None else float(column.scale)
 
 
-def _reach(column: Column) -> float:
-    """Largest length that a column adds to a scaled row."""
-    return 1.0 if column.one_hot else _half(column) / _scale(column)
+def _largest_length(column: Column) -> float:
+    """Return the largest L2 norm of a column's part of a scaled row."""
+    return 1.0 if column.one_hot else _half_width(column) / _scale(column)
 
 
-def _confirmed(part: Column | Target) -> tuple[str, ...]:
+def _confirmed_entries(part: Column | Target) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*part.confirmed, *part.unconfirmed)))

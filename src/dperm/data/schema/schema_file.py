@@ -22,11 +22,11 @@ FORMAT = 1
 _HEADER = """\
 # What is public about the columns of {table}, for `dperm fit`.
 #
-# The guarantee rests on this file: every line must be known without looking at these data. Lines that a column lists
-# as `unconfirmed` were read from the data. For each of them write what is publicly known (from a data dictionary, the
-# law, physics) and delete its line `unconfirmed`. If all of them are public as they stand, run
+# The privacy guarantee depends on this file: every line must be known without looking at these data. Lines that a
+# column lists as `unconfirmed` were read from the data. Replace each of them by a publicly known value (from a data
+# dictionary, the law, physics) and delete the line `unconfirmed`. If all of them are already public, run
 #     dperm schema --confirm {schema}
-# A wide range costs accuracy, a narrow one clips; neither costs privacy.
+# A range that is too wide costs accuracy, one that is too narrow clips values; neither costs privacy.
 """
 
 _TARGET_KEYS = {f.name for f in fields(Target)} - {"name"} | {"column"}
@@ -41,7 +41,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     except OSError as error:
         raise InvalidInput(f"the schema {str(where)!r} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise InvalidBounds(f"the schema {str(where)!r} is not text in UTF-8.") from None
+        raise InvalidBounds(f"the schema {str(where)!r} is not UTF-8 text: save it again in UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidBounds(f"the schema {str(where)!r} is not valid TOML: {error}.") from None
     try:
@@ -53,18 +53,18 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
 
 
 def parse_schema(data: Mapping[str, Any]) -> Schema:
-    """Return the schema that plain data describe; anything unknown in them is refused."""
-    _known(data, {"format", "missing_values", "target", "columns"}, "the schema")
+    """Return the schema described by plain data; unknown keys are refused."""
+    _refuse_unknown_keys(data, {"format", "missing_values", "target", "columns"}, "the schema")
     if data.get("format") != FORMAT:
-        raise InvalidBounds(f"a schema starts with `format = {FORMAT}`: draft one with `dperm schema`.")
+        raise InvalidBounds(f"a schema must start with `format = {FORMAT}`: draft one with `dperm schema`.")
     target, columns = data.get("target"), data.get("columns")
     if not isinstance(target, Mapping) or not isinstance(target.get("column"), str):
-        raise InvalidBounds("a schema needs a part [target] with the name of its column.")
+        raise InvalidBounds("a schema needs a section [target] with the name of its column.")
     if not isinstance(columns, Mapping) or not all(isinstance(one, Mapping) for one in columns.values()):
-        raise InvalidBounds("a schema needs a part [columns.<name>] for every column.")
-    _known(target, _TARGET_KEYS, "[target]")
+        raise InvalidBounds("a schema needs a section [columns.<name>] for every column.")
+    _refuse_unknown_keys(target, _TARGET_KEYS, "[target]")
     for name, one in columns.items():
-        _known(one, _COLUMN_KEYS, f"column {name!r}")
+        _refuse_unknown_keys(one, _COLUMN_KEYS, f"column {name!r}")
     return Schema(
         columns=tuple(Column(name, **_values(one, f"column {name!r}")) for name, one in columns.items()),
         target=Target(target["column"], **_values({k: v for k, v in target.items() if k != "column"}, "[target]")),
@@ -74,7 +74,7 @@ def parse_schema(data: Mapping[str, Any]) -> Schema:
 
 def _values(given: Mapping[str, Any], what: str) -> dict[str, Any]:
     if "kind" not in given:
-        raise InvalidBounds(f"{what} needs a kind.")
+        raise InvalidBounds(f"{what} needs a kind: add a line `kind`.")
     out = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     for key in ("unconfirmed", "confirmed"):
         if key in out:
@@ -96,14 +96,16 @@ def _texts(value: Any, what: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _known(given: Mapping[str, Any], keys: set[str], what: str) -> None:
+def _refuse_unknown_keys(given: Mapping[str, Any], keys: set[str], what: str) -> None:
     unknown = [key for key in given if key not in keys]
     if unknown:
-        raise InvalidBounds(f"{what} has no line {unknown[0]!r}: it may have {', '.join(sorted(keys))}.")
+        raise InvalidBounds(
+            f"{what} must not have a line {unknown[0]!r}: possible lines are {', '.join(sorted(keys))}."
+        )
 
 
 def schema_to_dict(schema: Schema) -> dict[str, Any]:
-    """Return plain data for JSON, which :func:`parse_schema` reads."""
+    """Return plain data for JSON; :func:`parse_schema` reads them."""
     target = schema.target
     return {
         "format": FORMAT,
@@ -114,7 +116,7 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
 
 
 def _lines(part: Column | Target) -> dict[str, Any]:
-    """Lines of a column in the order in which a person reads them, without those that say nothing."""
+    """Return the lines of a column in reading order, without empty ones."""
     out: dict[str, Any] = {"kind": part.kind}
     if part.kind == NUMBER:
         out |= {"low": part.low, "high": part.high}
@@ -136,14 +138,14 @@ def _lines(part: Column | Target) -> dict[str, Any]:
 def schema_to_toml(
     schema: Schema, table: str = "a table", path: str = "schema.toml", notes: Mapping[str, str] | None = None
 ) -> str:
-    """Write a schema as a file for people; ``notes`` by column name become comments."""
+    """Return a schema as TOML for people; ``notes`` by column name become comments."""
     notes = notes or {}
     data = schema_to_dict(schema)
     lines = [
         *_comment(_HEADER.format(table=table, schema=shlex.quote(path))),
         "",
         f"format = {FORMAT}",
-        f"missing_values = {_toml(data['missing_values'])}  # texts that stand for nothing",
+        f"missing_values = {_toml(data['missing_values'])}  # texts that mean: no value",
     ]
     parts = [("target", schema.target.name, data["target"])]
     parts += [(f"columns.{_key(name)}", name, part) for name, part in data["columns"].items()]
@@ -154,7 +156,7 @@ def schema_to_toml(
 
 
 def confirmed_text(text: str) -> str:
-    """Return the text of a schema with everything confirmed; comments and order stay as they are."""
+    """Return the text of a schema with everything confirmed; comments and order do not change."""
     schema = parse_schema(tomllib.loads(text)).confirm()
     changed = re.sub(r"^(\s*)unconfirmed(\s*=)", r"\1confirmed\2", text, flags=re.MULTILINE)
     try:
@@ -162,7 +164,7 @@ def confirmed_text(text: str) -> str:
             return changed
     except (tomllib.TOMLDecodeError, DpermError):
         pass
-    return schema_to_toml(schema)  # a column has both lines, or they are written in an unusual way
+    return schema_to_toml(schema)  # a column has both lines, or unusual formatting
 
 
 def _comment(text: str) -> list[str]:
@@ -182,7 +184,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
     if isinstance(value, str):
-        # JSON's escapes are TOML's, but for one character that JSON leaves as it is
+        # JSON and TOML use the same escapes, except for one character that JSON does not escape
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,8 +1,8 @@
-"""Tables in files: CSV, Parquet and Feather, read in chunks of rows so that a file never has to fit into memory twice.
+"""Tables in files: CSV, Parquet and Feather, read in chunks of rows so that a file is never in memory twice.
 
 A chunk is one array of doubles or one list of texts per column (see :mod:`dperm.data.tables.raw_columns`). CSV needs
-nothing beyond Python's own library; Parquet and Feather need pyarrow, which is imported when such a file is opened.
-Errors go to the data's owner and name files and columns, never a row or a value.
+only Python's standard library; Parquet and Feather need pyarrow, which is imported when such a file is opened. Error
+messages name files and columns, never a row or a value.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from typing import Any, TextIO
 from dperm.data.tables.raw_columns import NUMBER, TEXT, RawColumn, arrow_column, arrow_kind
 from dperm.errors import InvalidData, InvalidInput, MissingDependency
 
-__all__ = ["FORMATS", "TableFile", "name_without_ending", "open_table"]
+__all__ = ["FORMATS", "TableFile", "name_without_suffix", "open_table"]
 
 _CHUNK_ROWS = 65_536
 _DELIMITERS = ",;\t|"
 
-#: endings of the files that can be read
+#: suffixes of the files that can be read
 FORMATS = (".csv", ".tsv", ".txt", ".csv.gz", ".parquet", ".pq", ".feather", ".arrow")
 
 
 class TableFile(ABC):
-    """A table in a file; its column names (and, but for CSV, their types) are public, its values are not."""
+    """A table in a file; its column names and types are public (CSV has no types), its values are not."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path = path
         self.names = tuple(names)
         blank = [name for name in names if not name.strip()]
         if blank:
-            raise InvalidData(f"{path.name} has a column without a name: give every column one in the first line.")
+            raise InvalidData(f"{path.name} has a column without a name: give every column a name in the first line.")
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise InvalidData(f"{path.name} has two columns named {twice!r}: rename one.")
@@ -48,18 +48,18 @@ class TableFile(ABC):
 
     @abstractmethod
     def kind(self, name: str) -> str:
-        """What a column holds by its type: a number, true and false, text, a date or something else."""
+        """Return the kind of a column by its type: number, boolean, text, date or other."""
 
-    def labels(self, name: str) -> bool:
-        """Whether a column's numbers are labels by its type, as those of a category in pandas are."""
+    def has_numeric_categories(self, name: str) -> bool:
+        """Whether a column's numbers are categories by its type, such as a pandas category of numbers."""
         return False
 
     @abstractmethod
     def chunks(self, names: Sequence[str]) -> Iterator[dict[str, RawColumn]]:
-        """Yield the wanted columns, some rows at a time."""
+        """Yield the named columns, some rows at a time."""
 
     @abstractmethod
-    def about_rows(self) -> int:
+    def approximate_rows(self) -> int:
         """Return the number of rows, exact or estimated from the size of the file."""
 
     def require(self, names: Sequence[str]) -> None:
@@ -73,8 +73,8 @@ class _CsvFile(TableFile):
     typed = False
 
     def __init__(self, path: Path) -> None:
-        # a name may hold separators and line ends in quotes, so the first record is read with each of them
-        with _explained(path):
+        # a quoted name may contain separators and line ends, so the header is parsed with each separator
+        with _readable_errors(path):
             headers = {one: self._header(path, one) for one in _DELIMITERS}
         self._delimiter = max(_DELIMITERS, key=lambda one: len(headers[one]))
         header = headers[self._delimiter]
@@ -100,29 +100,29 @@ class _CsvFile(TableFile):
         self.require(names)
         places = [(name, self.names.index(name)) for name in names]
         width = len(self.names)
-        with _explained(self.path), self._text(self.path) as lines:
+        with _readable_errors(self.path), self._text(self.path) as lines:
             reader = csv.reader(lines, delimiter=self._delimiter)
             next(reader, None)
-            while rows := self._some(reader, width):
+            while rows := self._read_rows(reader, width):
                 columns = list(zip(*rows, strict=True))
                 yield {name: list(columns[place]) for name, place in places}
 
-    def _some(self, reader: Iterator[list[str]], width: int) -> list[list[str]]:
+    def _read_rows(self, reader: Iterator[list[str]], width: int) -> list[list[str]]:
         rows: list[list[str]] = []
         for row in reader:
             if len(row) != width:
                 if not row or (len(row) == 1 and not row[0].strip()):  # an empty line
                     continue
                 raise InvalidData(
-                    f"{self.path.name} has a line with more or fewer fields than its first line: a text with the "
-                    "separator in it must stand in double quotes."
+                    f"{self.path.name} has a line with more or fewer fields than its first line: put texts that "
+                    "contain the separator in double quotes."
                 )
             rows.append(row)
             if len(rows) == _CHUNK_ROWS:
                 break
         return rows
 
-    def about_rows(self) -> int:
+    def approximate_rows(self) -> int:
         size = self.path.stat().st_size
         with self.path.open("rb") as stream:
             head = stream.read(1 << 20)
@@ -133,7 +133,7 @@ class _CsvFile(TableFile):
 class _ArrowFile(TableFile):
     def __init__(self, path: Path) -> None:
         _need_pyarrow(path)
-        with _explained(path):
+        with _readable_errors(path):
             self._source, schema = self._open(path)
         self._types = {field.name: field.type for field in schema}
         super().__init__(path, list(schema.names))
@@ -144,23 +144,23 @@ class _ArrowFile(TableFile):
 
     @abstractmethod
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Yield record batches of the wanted columns."""
+        """Yield record batches of the named columns."""
 
     def kind(self, name: str) -> str:
         return arrow_kind(self._types[name])
 
-    def labels(self, name: str) -> bool:
+    def has_numeric_categories(self, name: str) -> bool:
         import pyarrow as pa
 
-        return self.kind(name) == NUMBER and bool(pa.types.is_dictionary(self._stored().get(name, pa.null())))
+        return self.kind(name) == NUMBER and bool(pa.types.is_dictionary(self._original_types().get(name, pa.null())))
 
-    def _stored(self) -> dict[str, Any]:
-        """Types as they were when the file was written."""
+    def _original_types(self) -> dict[str, Any]:
+        """Types of the table from which the file was written."""
         return self._types
 
     def chunks(self, names: Sequence[str]) -> Iterator[dict[str, RawColumn]]:
         self.require(names)
-        with _explained(self.path):
+        with _readable_errors(self.path):
             for batch in self._batches(names):
                 if batch.num_rows:
                     yield {name: arrow_column(batch.column(name)) for name in names}
@@ -173,13 +173,13 @@ class _ParquetFile(_ArrowFile):
         reader = pq.ParquetFile(path)
         return reader, reader.schema_arrow
 
-    def _stored(self) -> dict[str, Any]:
+    def _original_types(self) -> dict[str, Any]:
         import pyarrow as pa
 
-        # Parquet knows no labels and gives their numbers; the types before are noted beside it, if they are
-        noted = (self._source.metadata.metadata or {}).get(b"ARROW:schema", b"")
+        # Parquet stores categories by value; the original types are in the metadata if Arrow wrote the file
+        encoded = (self._source.metadata.metadata or {}).get(b"ARROW:schema", b"")
         try:
-            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(noted)))
+            schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
         except (ValueError, OSError, pa.ArrowException):
             return self._types
         return {field.name: field.type for field in schema}
@@ -187,7 +187,7 @@ class _ParquetFile(_ArrowFile):
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
         yield from self._source.iter_batches(batch_size=_CHUNK_ROWS, columns=list(names))
 
-    def about_rows(self) -> int:
+    def approximate_rows(self) -> int:
         return int(self._source.metadata.num_rows)
 
 
@@ -202,35 +202,35 @@ class _FeatherFile(_ArrowFile):
         for i in range(self._source.num_record_batches):
             yield self._source.get_batch(i).select(list(names))
 
-    def about_rows(self) -> int:
+    def approximate_rows(self) -> int:
         return sum(self._source.get_batch(i).num_rows for i in range(self._source.num_record_batches))
 
 
 def open_table(path: str | os.PathLike[str]) -> TableFile:
-    """Open a table by the ending of its name; nothing but names and types is read yet."""
+    """Open a table according to the suffix of its name; only names and types are read at this point."""
     where = Path(path)
-    ending = where.name.lower()
+    name = where.name.lower()
     if where.is_dir():
         raise InvalidInput(f"{os.fspath(path)!r} is a folder: give the path of one file.")
     if not where.exists():
         raise InvalidInput(f"there is no file {os.fspath(path)!r}: check the path.")
-    if not ending.endswith(FORMATS):
-        raise InvalidInput(f"{where.name!r} is of no kind that can be read: give a file in CSV, Parquet or Feather.")
+    if not name.endswith(FORMATS):
+        raise InvalidInput(f"{where.name!r} is not a supported kind of file: give a CSV, Parquet or Feather file.")
     if not os.access(where, os.R_OK):
-        raise InvalidInput(f"{os.fspath(path)!r} may not be read: ask its owner for permission.")
+        raise InvalidInput(f"you do not have permission to read {os.fspath(path)!r}: ask its owner.")
     if where.stat().st_size == 0:
         raise InvalidData(f"{where.name} is empty: it needs a line of column names, then one line per person.")
-    if ending.endswith((".parquet", ".pq")):
+    if name.endswith((".parquet", ".pq")):
         return _ParquetFile(where)
-    if ending.endswith((".feather", ".arrow")):
+    if name.endswith((".feather", ".arrow")):
         return _FeatherFile(where)
     return _CsvFile(where)
 
 
-def name_without_ending(path: Path) -> str:
-    """Return the name of a table's file without the ending that says its format; other dots belong to the name."""
-    endings = [one for one in FORMATS if path.name.lower().endswith(one)]
-    return path.name[: -len(max(endings, key=len))] if endings else path.name
+def name_without_suffix(path: Path) -> str:
+    """Return a file's name without the suffix of its format; other dots belong to the name."""
+    suffixes = [one for one in FORMATS if path.name.lower().endswith(one)]
+    return path.name[: -len(max(suffixes, key=len))] if suffixes else path.name
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
@@ -248,20 +248,20 @@ def _need_pyarrow(path: Path) -> None:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn what Python or pyarrow says of a file that cannot be read into one sentence without values."""
+def _readable_errors(path: Path) -> Iterator[None]:
+    """Replace the errors of Python and pyarrow about an unreadable file by one sentence without values."""
     try:
         yield
     except UnicodeDecodeError:
-        raise InvalidData(f"{path.name} is not text in UTF-8: save it again as CSV in UTF-8.") from None
+        raise InvalidData(f"{path.name} is not UTF-8 text: save it again as CSV in UTF-8.") from None
     except csv.Error:
         raise InvalidData(f"{path.name} is not a CSV file: save it again as CSV in UTF-8.") from None
     except (gzip.BadGzipFile, EOFError):
-        raise InvalidData(f"{path.name} is damaged, or not compressed by gzip.") from None
+        raise InvalidData(f"{path.name} is damaged or is not a gzip file: export it again.") from None
     except InvalidInput:
         raise
     except (OSError, ValueError) as error:  # pyarrow's own errors are of these kinds
-        told = getattr(error, "strerror", None)
-        if told:
-            raise InvalidInput(f"{str(path)!r} cannot be read: {told}.") from None
-        raise InvalidData(f"{path.name} is damaged, or not of the kind that its name says.") from None
+        reason = getattr(error, "strerror", None)
+        if reason:
+            raise InvalidInput(f"{str(path)!r} cannot be read: {reason}.") from None
+        raise InvalidData(f"{path.name} is damaged, or its format does not match its name: export it again.") from None

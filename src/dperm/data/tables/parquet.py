@@ -1,4 +1,4 @@
-"""Parquet files as tables that are read in blocks of rows."""
+"""Parquet files, read in blocks of rows: :class:`ParquetTable` is ``X`` for a fit without loading the files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _READ_AHEAD = 1 << 18  # bytes per column; whole row groups may be larger than m
 class ParquetTable(RowSource):
     """Columns of a Parquet file, of several, or of a folder of them, to be used as ``X`` without loading it.
 
-    Needs pyarrow. The files must have the same columns of the same types, and their rows follow one another in the
-    order of the files; those of a folder are sorted by name.
+    Needs pyarrow. The files must have the same columns of the same types. Their rows follow one another in the order
+    of the files; the files of a folder are sorted by name.
 
     Parameters
     ----------
     path : path, or sequence of paths
-        A file, a folder that holds ``*.parquet``, or several files.
+        A file, a folder with ``*.parquet`` files, or several files.
     columns : sequence of str, optional
         Which columns, in this order; all by default.
 
@@ -47,19 +47,22 @@ class ParquetTable(RowSource):
         schema = opened[0].schema_arrow
         for one, file in zip(self._paths, opened, strict=True):
             if list(file.schema_arrow.names) != list(schema.names):
-                raise InvalidData(f"{one.name!r} has other columns than {self._paths[0].name!r}: all must be the same.")
+                raise InvalidData(
+                    f"{one.name!r} has different columns from {self._paths[0].name!r}: all files need the same columns."
+                )
         known = list(schema.names)
         wanted = known if columns is None else list(columns)
         if isinstance(columns, str) or len(set(wanted)) < len(wanted):
-            raise InvalidInput("columns must be a list of different names.")
+            raise InvalidInput("columns must be a list of distinct names.")
         for name in wanted:
             if name not in known:
                 raise InvalidInput(f"{self._paths[0].name!r} has no column {name!r}.")
-            for one, file in zip(self._paths, opened, strict=True):  # what the types say is said of all rows
+            # the types are public only if they hold for all rows
+            for one, file in zip(self._paths, opened, strict=True):
                 if arrow_kind(file.schema_arrow.field(name).type) != arrow_kind(schema.field(name).type):
                     raise InvalidData(
-                        f"column {name!r} is of another type in {one.name!r} than in {self._paths[0].name!r}: all must "
-                        "be the same."
+                        f"column {name!r} has different types in {one.name!r} and {self._paths[0].name!r}: convert it "
+                        "to the same type in all files."
                     )
         self.names = wanted
         self.shape = (sum(file.metadata.num_rows for file in opened), len(wanted))
@@ -95,7 +98,7 @@ class ParquetTable(RowSource):
             self._check_names(name)
             return ParquetTable(self._paths, name)
         if not isinstance(name, str):
-            raise InvalidInput("columns are taken by their name or by a list of names.")
+            raise InvalidInput("select columns by a name or by a list of names.")
         self._check_names([name])
         return np.concatenate(
             [np.asarray(batch.column(0)) for batch in self._batches([name], 1 << 16)] or [np.zeros(0)]
@@ -109,7 +112,7 @@ class ParquetTable(RowSource):
 
     def _parts(self) -> Iterator[NDArray[Any]]:
         for batch in self._batches(self.columns, rows_per_block(self.shape[1])):
-            yield arrow_numbers(batch.select(self.columns))  # files give columns in their own order
+            yield arrow_numbers(batch.select(self.columns))  # batches have the columns in the order of the file
 
     def _batches(self, columns: list[str], size: int) -> Iterator[Any]:
         for path in self._paths:
@@ -131,7 +134,7 @@ def _files(path: Any) -> list[Path]:
     else:
         files = [Path(each) for each in path]
     if not files:
-        raise InvalidInput("there is no Parquet file to read: give a file, or a folder that holds *.parquet.")
+        raise InvalidInput("there is no Parquet file to read: give a file, or a folder with *.parquet files.")
     return files
 
 

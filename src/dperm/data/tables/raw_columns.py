@@ -1,8 +1,8 @@
-"""Columns as they come out of files and tables, before a schema encodes them: doubles, or texts.
+"""Columns as read from files and tables, before a schema encodes them: arrays of doubles, or lists of texts.
 
-A missing number is NaN and a missing text is None, whatever library the column comes from. Where one cell is a text the
-whole column is a list of texts; what another cell then reads is its own one spelling (:func:`spelled`), from which its
-double comes back bit for bit, so no cell says anything about its neighbours.
+A missing number is NaN and a missing text is None, for every library. If one cell is a text, the whole column becomes a
+list of texts. A number in it then becomes its canonical text (:func:`canonical_text`), from which the same double is
+read back bit for bit, so the value of a cell does not depend on other cells.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "RawColumn",
     "arrow_column",
     "arrow_kind",
-    "spelled",
+    "canonical_text",
     "table_chunks",
 ]
 
@@ -36,7 +36,7 @@ NUMBER, BOOLEAN, TEXT, DATE, OTHER = "number", "boolean", "text", "date", "other
 
 
 def arrow_kind(kind: Any) -> str:
-    """What a column of this Arrow type holds."""
+    """Return the kind of values that a column of this Arrow type holds."""
     import pyarrow as pa
 
     is_a = pa.types
@@ -54,7 +54,7 @@ def arrow_kind(kind: Any) -> str:
 
 
 def arrow_column(column: Any) -> RawColumn:
-    """Return an Arrow column as doubles or texts; dates and nested values become texts that no number matches."""
+    """Return an Arrow column as doubles or texts; dates and nested values are refused."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -63,43 +63,45 @@ def arrow_column(column: Any) -> RawColumn:
         doubles = column.cast(pa.float64(), safe=False)
         return np.asarray(doubles.to_numpy(zero_copy_only=False), np.float64)
     if arrow_kind(column.type) != TEXT:
-        raise InvalidData(NEITHER)
+        raise InvalidData(NEITHER_NUMBERS_NOR_TEXT)
     texts: list[Any] = column.to_pylist()
     return texts
 
 
-NEITHER = "a column holds neither numbers nor text: leave it out, or make numbers of it by a rule that is public."
+NEITHER_NUMBERS_NOR_TEXT = (
+    "a column holds neither numbers nor text: leave it out, or convert it to numbers by a rule that is public."
+)
 
 
 def table_chunks(table: Any, names: Sequence[str]) -> Iterator[dict[str, RawColumn]]:
-    """Yield the wanted columns of a pandas, polars or Arrow table, or of a dict of columns, as one chunk."""
+    """Yield the named columns of a pandas, polars or Arrow table, or of a dict of columns, as one chunk."""
     yield {name: _column(table, name) for name in names}
 
 
 def _column(table: Any, name: str) -> RawColumn:
-    home = type(table).__module__.partition(".")[0]
+    library = type(table).__module__.partition(".")[0]
     try:
-        column = table.column(name) if home == "pyarrow" else table[name]
+        column = table.column(name) if library == "pyarrow" else table[name]
     except (KeyError, TypeError, IndexError, ValueError):
         column = None
     except Exception as error:
-        if type(error).__name__ != "ColumnNotFoundError":  # of polars, which is not imported for this
+        if type(error).__name__ != "ColumnNotFoundError":  # the polars error, without importing polars
             raise
         column = None
     if column is None:
         raise InvalidData(f"the table has no column {name!r}.")
-    if home == "pyarrow":
+    if library == "pyarrow":
         whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
         return arrow_column(whole)
     values = column.to_list() if hasattr(column, "to_list") else list(column)
     return _plain(values)
 
 
-def spelled(number: float) -> str | None:
-    """Return the one spelling of a number, which is that of a whole one if it is; NaN has none.
+def canonical_text(number: float) -> str | None:
+    """Return the canonical text of a number, without a decimal point if it is whole; None for NaN.
 
-    >>> spelled(3.0), spelled(-0.0), spelled(0.1), spelled(float("inf")), spelled(float("nan"))
-    ('3', '0', '0.1', 'inf', None)
+    >>> canonical_text(3.0), canonical_text(-0.0), canonical_text(0.1), canonical_text(float("nan"))
+    ('3', '0', '0.1', None)
     """
     if number != number:
         return None
@@ -107,10 +109,10 @@ def spelled(number: float) -> str | None:
 
 
 def _plain(values: list[Any]) -> RawColumn:
-    """Return numbers as doubles if there is no text among them, else texts; each from its own cell alone."""
+    """Return doubles if no cell is a text, else texts; each from its own cell alone."""
     cells = [_cell(value) for value in values]
     if any(isinstance(cell, str) for cell in cells):
-        return [spelled(cell) if isinstance(cell, float) else cell for cell in cells]
+        return [canonical_text(cell) if isinstance(cell, float) else cell for cell in cells]
     return np.array([np.nan if cell is None else cell for cell in cells], np.float64)
 
 
@@ -124,14 +126,14 @@ def _cell(value: Any) -> float | str | None:
         number = _double(value)
         return None if number != number else number
     if hasattr(value, "isoformat"):
-        raise InvalidData(NEITHER)
+        raise InvalidData(NEITHER_NUMBERS_NOR_TEXT)
     return str(value)
 
 
 def _double(value: Any) -> float:
     try:
         return float(value)
-    except OverflowError:  # as large as any text of so many digits
+    except OverflowError:  # an integer too large for a double
         return np.inf if value > 0 else -np.inf
-    except ValueError:  # a decimal that signals that it is not a number
+    except ValueError:  # a signalling NaN of type Decimal
         return np.nan

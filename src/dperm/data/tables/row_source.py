@@ -1,7 +1,8 @@
-"""Tables that are read in blocks of rows: what a fit, a purchase of bounds and a prediction need of them.
+"""Tables that are read in blocks of rows: base class and the choice of a reader.
 
-A table larger than memory is never held whole. Whoever needs its rows goes through :meth:`RowSource.blocks`, as often
-as needed; what is worked out from them are sums of whole numbers, so that the split into blocks does not show.
+A table larger than memory is never held whole. Fits, purchases of bounds and predictions read its rows through
+:meth:`RowSource.blocks`, as often as needed. They compute sums of whole numbers, so the split into blocks has no effect
+on the result.
 """
 
 from __future__ import annotations
@@ -13,22 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.data.design.matrix import Scaling, Shape
-from dperm.data.tables.frames import boolean_columns, not_finite
+from dperm.data.tables.frames import boolean_columns, non_finite_message
 from dperm.errors import InvalidData
 from dperm.types import BoolArray, FloatArray
 
-__all__ = ["ArrayRows", "RowSource", "row_source", "rows_per_block"]
+__all__ = ["ROWS_CHANGED", "ArrayRows", "RowSource", "row_source", "rows_per_block"]
 
 
-CHANGED = "X changed while it was read: the number of its rows is another one now."
+ROWS_CHANGED = "X changed while it was read: its number of rows is different now."
 
-_BLOCK_BYTES = 1 << 23
+_BLOCK_BYTES = 1 << 23  # small next to memory, large next to the cost of a Python call per block
 _FEWEST_ROWS = 256
 
 
 def rows_per_block(n_features: int) -> int:
-    """Rows of a block: some 8 MB of doubles.
+    """Number of rows in a block of about 8 MB of doubles, a power of two.
 
     >>> rows_per_block(100), rows_per_block(10**6)
     (8192, 256)
@@ -38,7 +38,7 @@ def rows_per_block(n_features: int) -> int:
 
 
 class RowSource(ABC):
-    """A table of numbers that hands out its rows in blocks.
+    """A table of numbers that is read in blocks of rows.
 
     Attributes
     ----------
@@ -56,34 +56,34 @@ class RowSource(ABC):
 
     @abstractmethod
     def _parts(self) -> Iterator[NDArray[Any]]:
-        """Rows in their order, in parts of any size, convertible to doubles; a missing value is NaN."""
+        """Yield the rows in order, in parts of any size, convertible to doubles; a missing value is NaN."""
 
     def blocks(self) -> Iterator[FloatArray]:
-        """Rows in their order, as doubles, in blocks that fit into memory; refuses what is not finite."""
+        """Yield the rows in order as doubles, in blocks that fit into memory; non-finite values are refused."""
         most, seen = rows_per_block(self.shape[1]), 0
         for part in self._parts():
             seen += len(part)
             for start in range(0, len(part), most):
                 block = np.asarray(part[start : start + most], np.float64)
-                bad = not_finite(block, self.names)
-                if bad is not None:
-                    raise InvalidData(bad)
+                problem = non_finite_message(block, self.names)
+                if problem is not None:
+                    raise InvalidData(problem)
                 yield block
         if seen != self.shape[0]:
-            raise InvalidData(CHANGED)
+            raise InvalidData(ROWS_CHANGED)
 
-    def placed(self, scaling: Scaling, shape: Shape) -> Any:
-        """Blocks of the scaled design where the source keeps them itself; None to have them kept on disk here."""
+    def cluster_client(self) -> Any:
+        """Client of the cluster that holds the rows and can keep the scaled design; None to keep it on local disk."""
         return None
 
     def check(self) -> None:
-        """Read all rows once, and refuse them if any is not finite."""
+        """Read all rows once; values that are not finite are refused."""
         for _ in self.blocks():
             pass
 
 
 class ArrayRows(RowSource):
-    """An array on disk (``numpy.memmap``), of which a few rows at a time are brought into memory."""
+    """An array on disk (``numpy.memmap``), read a few rows at a time."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array
@@ -97,7 +97,7 @@ class ArrayRows(RowSource):
 
 
 def row_source(X: Any) -> RowSource | None:
-    """Return the rows of a table that is to be read in blocks; None for anything else.
+    """Return a reader for a table that is read in blocks of rows; None for any other table.
 
     >>> row_source(np.zeros((3, 2))) is None
     True

@@ -17,8 +17,8 @@ from dperm.data.tables.frames import (
     NUMBERS_ONLY,
     boolean_columns,
     column_names,
-    not_finite,
-    not_numbers,
+    non_finite_message,
+    not_numbers_error,
     plain_labels,
     plain_matrix,
 )
@@ -162,7 +162,7 @@ class DataChecks:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif converted and hasattr(self, "feature_names_in_") and list(self.feature_names_in_) != names:
             raise InvalidData(OTHER_NAMES)
-        bad = not_finite(checked[0] if isinstance(checked, tuple) else checked, names)
+        bad = non_finite_message(checked[0] if isinstance(checked, tuple) else checked, names)
         if bad is not None:
             raise InvalidData(bad)
         return checked
@@ -201,7 +201,7 @@ class DataChecks:
 def _refusal(X: Any, message: str, numbers: bool) -> InvalidData:
     """Return the error for data that were refused with this message, which may hold values."""
     text = any(words in message for words in ("convert string", "bytes/strings", "argument must be", "array element"))
-    found = not_numbers(X) if text else None
+    found = not_numbers_error(X) if text else None
     if found is None or (str(found) == NUMBERS_ONLY and numbers):  # it may be y
         return InvalidData(without_values(message, numbers))
     return found

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dperm.data.design.chunked import design_of, ensure_room
-from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
+from dperm.data.design.chunked import ensure_room
+from dperm.data.design.matrix import DesignMatrix, Scaling, Shape, build_design
 from dperm.data.design.target_range import TargetRange
 from dperm.data.holding.holder import DataHolder, DesignData, Released
 from dperm.data.holding.table_data import TableData
@@ -125,7 +125,7 @@ class FitRun:
                 if _same(one[0], scaling) and (one[1].intercept_height > 0.0) == request.fit_intercept:
                     self.scaled = one
                     return
-            self.scaled = scaling, design_of(X, scaling, request.height)
+            self.scaled = scaling, build_design(X, scaling, request.height)
             return
         if sp.issparse(X) and bounds.row_norm is not None and request.fit_intercept:
             raise InvalidBounds(
@@ -180,7 +180,7 @@ class FitRun:
         if ranges is None:
             raise PlanViolation("rows with declared bounds must be scaled before the plan is reserved.")
         scaling = ranges.features(self.data.X)
-        return scaling, design_of(self.data.X, scaling, self.request.height)
+        return scaling, build_design(self.data.X, scaling, self.request.height)
 
     def _target_range(self, ranges: RangePurchase | None) -> TargetRange | None:
         """Return the range of a numeric target, declared or bought."""

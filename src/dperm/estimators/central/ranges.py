@@ -11,7 +11,7 @@ from dperm.data.design.matrix import Scaling
 from dperm.data.design.target_range import TargetRange
 from dperm.data.holding.holder import DataHolder, Released
 from dperm.estimators.central.request import PreparedFit
-from dperm.queries.quantiles import as_narrow_as_the_grid, buy_range, buy_scaling
+from dperm.queries.quantiles import buy_range, buy_scaling, is_one_grid_step_wide
 from dperm.queries.statistics import TargetQuantileScores
 from dperm.types import FloatArray
 
@@ -51,7 +51,7 @@ class RangePurchase:
         found = self._narrow_columns(scaling)
         if request.buys_target and target_range is not None:
             ends = np.array([target_range.low, target_range.high])
-            if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, self._n, TargetQuantileScores):
+            if is_one_grid_step_wide(ends, request.purchase, self._calibrated, self._n, TargetQuantileScores):
                 found.append("the target")
         if not found:
             return ()
@@ -65,7 +65,7 @@ class RangePurchase:
         request, found = self._request, list[str]()
         for column in np.flatnonzero(request.bounds.bought_columns(len(scaling.centre), request.boolean)):
             ends = scaling.centre[column] + scaling.scale[column] * np.array([-1.0, 1.0])
-            if as_narrow_as_the_grid(ends, request.purchase, self._calibrated, self._n):
+            if is_one_grid_step_wide(ends, request.purchase, self._calibrated, self._n):
                 names = request.feature_names
                 found.append(f"column {column if names is None else repr(str(names[int(column)]))}")
         return found

@@ -22,7 +22,7 @@ from dperm.privacy.accounting.budget import Budget, default_delta
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, calibrate
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import Ledger
-from dperm.queries.quantiles import INNERMOST, rank_error, with_purchase
+from dperm.queries.quantiles import INNERMOST_LEVEL, rank_error, with_purchase
 from dperm.queries.statistics import QuantileScores, TargetQuantileScores
 from dperm.solvers import Progress, Solver
 from dperm.solvers.base import Forecast
@@ -253,7 +253,7 @@ def _refuse_a_lost_target(request: FitRequest, calibrated: CalibratedPlan, n: in
     """Refuse to buy the target's range with so few rows that it may come out anywhere, and predictions with it."""
     if not request.buys_target:
         return
-    needed = rank_error(request.purchase, calibrated, TargetQuantileScores) / INNERMOST
+    needed = rank_error(request.purchase, calibrated, TargetQuantileScores) / INNERMOST_LEVEL
     if needed > n:
         features = "" if request.bounds.purchase is not None else "features=..., "
         raise Unsupported(
@@ -295,7 +295,7 @@ def _doubtful_ranges(prepared: PreparedFit) -> list[str]:
     request, calibrated, n, out = prepared.request, prepared.calibrated, prepared.facts.n, list[str]()
     if request.buys_features(prepared.facts.n_features):
         missed = rank_error(request.purchase, calibrated) / n
-        if missed > INNERMOST:  # further inside than that no quantile is bought
+        if missed > INNERMOST_LEVEL:  # further inside than that no quantile is bought
             out.append(
                 f"the ranges bought for columns may be misplaced by up to {min(missed, 1.0):.0%} of the records, and a "
                 "column with a misplaced range adds nothing to the model: declare bounds if you can"

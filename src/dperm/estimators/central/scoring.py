@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dperm.data.design.chunked import design_of
+from dperm.data.design.matrix import build_design
 from dperm.data.holding.holder import DataHolder, DesignData
 from dperm.data.tables.frames import plain_labels
 from dperm.errors import InvalidData
@@ -92,7 +92,7 @@ def paid_score(
         assert isinstance(model, SavedClassifier)
         target, ends = given, (0.0, len(model.classes_) - 1.0)
         query = CorrectPredictions(_weights(model))
-    data = DesignData(design_of(X, model.scaling, 1.0), target, *ends)
+    data = DesignData(build_design(X, model.scaling, 1.0), target, *ends)
     calibrated = _plan(query.name, budget)
     noise = GaussianNoise(calibrated.noise_multiplier(query.name))
     scale = noise.noise_scale(query.sensitivity(data.facts, relation), query.bound(data.facts), 1)

@@ -23,7 +23,7 @@ from dperm.data.design.target_range import TargetRange
 from dperm.data.schema.schema import Schema
 from dperm.data.schema.schema_file import parse_schema, schema_to_dict
 from dperm.data.tables.files import TableFile
-from dperm.data.tables.frames import column_names, not_finite, not_numbers, plain_matrix
+from dperm.data.tables.frames import column_names, non_finite_message, not_numbers_error, plain_matrix
 from dperm.data.tables.row_source import RowSource, row_source
 from dperm.errors import InvalidData, InvalidInput
 from dperm.estimators.persistence.prediction import class_codes, class_probabilities, linear_scores
@@ -73,7 +73,7 @@ class SavedModel:
             raise InvalidData("X must have two dimensions, and X.reshape(-1, 1) makes one column of a list.")
         if table.shape[1] != self.n_features_in_:
             raise InvalidData(f"X has {table.shape[1]} features, but the model expects {self.n_features_in_}.")
-        bad = None if isinstance(table, RowSource) else not_finite(table, names)
+        bad = None if isinstance(table, RowSource) else non_finite_message(table, names)
         if bad is not None:
             raise InvalidData(bad)
         return table
@@ -229,7 +229,7 @@ def _plain(X: Any) -> Any:
     except InvalidData:
         raise
     except (TypeError, ValueError):
-        refused = not_numbers(X)
+        refused = not_numbers_error(X)
     raise refused  # outside the except block: an error's context would keep the values that its sentence hides
 
 

@@ -27,7 +27,7 @@ from dperm.data.design.weights import BoxedWeights
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
 from dperm.objective import Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
@@ -85,7 +85,7 @@ class _Step:
 
     def __call__(self, weights: BoxedWeights, drawn: tuple[int, ...], gradient: FloatArray) -> BoxedWeights:
         if len(drawn) == 1:
-            return weights.moved(drawn[0], self._one(weights, drawn[0], gradient.item()))
+            return weights.with_weight(drawn[0], self._one(weights, drawn[0], gradient.item()))
         columns = np.array(drawn, np.intp)
         theta, length = weights.values.copy(), self._length[columns]
         moved = theta[columns] - length * (gradient + self._l2[columns] * theta[columns])

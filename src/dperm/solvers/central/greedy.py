@@ -26,14 +26,14 @@ from dperm.data.design.weights import SparseWeights
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import BoxPenalty, Loss, Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, greedy_epsilon
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
-from dperm.queries.greedy import RULES, GradientCoordinateL1, GreedyGradients, GreedyScores, PerColumn
+from dperm.queries.greedy import RULES, ColumnConstants, GradientCoordinateL1, GreedyGradients, GreedyScores
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import coordinate_smoothness
 from dperm.solvers.option_checks import (
@@ -162,11 +162,11 @@ class GreedyCoordinateDescent(Solver):
         query = GreedyScores(
             loss,
             SparseWeights(facts.d, {}, box),
-            PerColumn(smoothness) if smoothness.min() < smoothness.max() else float(smoothness[0]),
+            ColumnConstants(smoothness) if smoothness.min() < smoothness.max() else float(smoothness[0]),
             penalty,
             objective.unpenalised,
             self.rule,
-            PerColumn(limits) if isinstance(limits, np.ndarray) else limits,
+            ColumnConstants(limits) if isinstance(limits, np.ndarray) else limits,
         )
         # on sparse designs the race is kept from step to step; its parameters are public and the same for the whole run
         if self.incremental:

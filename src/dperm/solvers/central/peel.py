@@ -21,7 +21,7 @@ from dperm.data.design.facts import Facts
 from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.data.holding.holder import DataHolder
 from dperm.objective import Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientBlock

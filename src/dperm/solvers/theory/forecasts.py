@@ -16,7 +16,7 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.objective import Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries import FullGradient

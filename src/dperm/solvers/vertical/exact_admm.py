@@ -22,8 +22,15 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.mechanisms.lattice import floor_noise
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
-from dperm.queries.predictions import PartialPredictions
-from dperm.queries.sharing import DUAL, SCORES, BlockMinimiser, InverseRoot, SharedSlopes, Stationarity
+from dperm.queries.sharing import (
+    DUAL,
+    SCORES,
+    BlockMinimiser,
+    InverseRoot,
+    PartialPredictions,
+    SharedSlopes,
+    Stationarity,
+)
 from dperm.solvers.option_checks import require_positive
 from dperm.solvers.vertical.protocol import Message
 from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
@@ -214,8 +221,8 @@ class ExactCoordinator(ResidualExchangeCoordinator):
 
     def _next_residual(self) -> FloatArray:
         domain = self.task.domain
-        self._inbox.put(SCORES, self._scores)
-        self._inbox.put(DUAL, self._dual)
+        self._received.put(SCORES, self._scores)
+        self._received.put(DUAL, self._dual)
         query = SharedSlopes(self.task.objective.loss, self.task.dual_penalty())
         dual = self._holder.share(query, domain).reveal_inside(domain)
         residual: FloatArray = self.task.residual(dual, self._dual, self.round)

@@ -23,7 +23,7 @@ from dperm.data.holding.holder import Charges, DataHolder
 from dperm.data.holding.party import PartyData, ReceivedValues
 from dperm.errors import InvalidInput, PlanViolation, Unsupported
 from dperm.kernels.exact import Grids
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.mechanisms.joint_selection import N_WORDS, Finalist, JointSelection, joint_winner
 from dperm.privacy.mechanisms.selection import race_scale
@@ -168,8 +168,8 @@ class FrankWolfeParty:
     ) -> None:
         self.task, self.name = task, name
         self.calibrated: CalibratedPlan = task.calibrated
-        self._inbox, self._charges, self._source = ReceivedValues(), charges, source
-        data = PartyData(design, self._inbox)
+        self._received, self._charges, self._source = ReceivedValues(), charges, source
+        data = PartyData(design, self._received)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self._facts = task.parties[name]
         self.n_rounds = task.n_rounds
@@ -219,7 +219,7 @@ class FrankWolfeParty:
     def _choose(self, request: Message) -> Message:
         task = self.task
         check_message(request, "choose", residual=("float64", (task.n,)))
-        self._inbox.put(RESIDUAL, request.arrays["residual"])
+        self._received.put(RESIDUAL, request.arrays["residual"])
         columns = self._columns()
         query = LocalAtomScores(task.limit, columns, task.common_bound)
         stream = f"frank-wolfe {self._run_number()} round {self._round // 2}"
@@ -315,7 +315,7 @@ class FrankWolfeCoordinator(FrankWolfeCoordinatorBase):
         if self.round % 2 == 1:
             return self._outcome()
         if self._asked is None:
-            self._inbox.put(SCORES, self.scores())
+            self._received.put(SCORES, self.scores())
             query = SharedSlopes(self.task.objective.loss)
             slopes = self._holder.share(query, self.task.domain).reveal_inside(self.task.domain)
             self._asked = np.clip(slopes, -self.task.limit, self.task.limit)

@@ -60,8 +60,8 @@ class FrankWolfeCoordinatorBase:
         self.task = task
         self.calibrated: CalibratedPlan = task.calibrated
         self.n_rounds, self.round = task.n_rounds, 0
-        self._charges, self._source, self._inbox = charges, source, ReceivedValues()
-        data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
+        self._charges, self._source, self._received = charges, source, ReceivedValues()
+        data = LabelData(target, task.n, task.target_low, task.target_high, self._received)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self.path: FrankWolfePath = task.path()
         self._vectors: dict[int, FloatArray] = {}

@@ -137,7 +137,7 @@ class SketchedParty(FrankWolfeParty):
         check_message(request, "choose", residual=("float64", (task.n,)))
         if self._round == 0:  # the label holder has released its sketch for the first residuals
             task.charge(SketchedTarget.name, self._charges)
-        self._inbox.put(RESIDUAL, request.arrays["residual"])
+        self._received.put(RESIDUAL, request.arrays["residual"])
         score = np.zeros(1)
         for name in task.parties:
             choice, value = choice_group(name), _score_group(name)

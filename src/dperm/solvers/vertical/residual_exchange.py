@@ -53,8 +53,10 @@ class ResidualExchangeParty:
         self.n_rounds = task.n_rounds
         self._n_averaged = _n_averaged(averaging, task.n_rounds)
         self.calibrated: CalibratedPlan = task.calibrated
-        self._inbox, self._charges, self._source = ReceivedValues(), charges, source
-        self._holder = DataHolder(PartyData(design, self._inbox), charges, source, task.neighbours, task.shared_domain)
+        self._received, self._charges, self._source = ReceivedValues(), charges, source
+        self._holder = DataHolder(
+            PartyData(design, self._received), charges, source, task.neighbours, task.shared_domain
+        )
         self._round = 0
         self._weights = np.zeros(task.parties[name].d)
         self._sum = np.zeros(task.parties[name].d)
@@ -68,7 +70,7 @@ class ResidualExchangeParty:
         check_message(request, "residual", residual=("float64", (self.task.n,)))
         if self._round >= self.task.n_rounds:
             raise PlanViolation("a request came after the last round.")
-        self._inbox.put(RESIDUAL, request.arrays["residual"])
+        self._received.put(RESIDUAL, request.arrays["residual"])
 
     def _inside(self, query: Any) -> FloatArray:
         """Evaluate a query whose answer stays inside the trusted domain."""
@@ -116,8 +118,8 @@ class ResidualExchangeCoordinator:
         self.calibrated: CalibratedPlan = task.calibrated
         self.n_rounds, self.round = task.n_rounds, 0
         self._n_averaged = _n_averaged(averaging, task.n_rounds)
-        self._secure, self._charges, self._inbox = source.secure, charges, ReceivedValues()
-        data = LabelData(target, task.n, task.target_low, task.target_high, self._inbox)
+        self._secure, self._charges, self._received = source.secure, charges, ReceivedValues()
+        data = LabelData(target, task.n, task.target_low, task.target_high, self._received)
         self._holder = DataHolder(data, charges, source, task.neighbours, task.shared_domain)
         self._scores, self._dual = np.zeros(task.n), np.zeros(task.n)
         self._residual: FloatArray | None = None

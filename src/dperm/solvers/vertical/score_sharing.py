@@ -20,8 +20,7 @@ from dperm.errors import InvalidInput
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
-from dperm.queries.predictions import PartialPredictions
-from dperm.queries.sharing import DUAL, SCORES, SharedSlopes, WeightedRows
+from dperm.queries.sharing import DUAL, SCORES, PartialPredictions, SharedSlopes, WeightedRows
 from dperm.solvers.option_checks import require_fraction, require_positive
 from dperm.solvers.vertical.protocol import Message
 from dperm.solvers.vertical.residual_exchange import WEIGHTS, ResidualExchangeCoordinator, ResidualExchangeParty
@@ -209,8 +208,8 @@ class SharingCoordinator(ResidualExchangeCoordinator):
 
     def _next_residual(self) -> FloatArray:
         rho, domain = self.task.dual_penalty(), self.task.domain
-        self._inbox.put(SCORES, self._scores)
-        self._inbox.put(DUAL, self._dual)
+        self._received.put(SCORES, self._scores)
+        self._received.put(DUAL, self._dual)
         slopes = self._holder.share(SharedSlopes(self.task.objective.loss, rho), domain).reveal_inside(domain)
         raw = slopes if rho is None else 2.0 * slopes - self._dual
         self._dual = slopes

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from dperm.objective._loss import Loss, Task, pair, quiet, vector
+from dperm.objective.loss_base import Loss, Task, pair, quiet, vector
 from dperm.types import FloatArray
 
 __all__ = ["SigmoidLoss"]

@@ -22,7 +22,7 @@ from dperm.data.holding.holder import Charges, TrustedDomain
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import power_of_two_above
 from dperm.objective import Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, calibrate
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee

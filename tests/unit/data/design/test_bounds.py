@@ -65,7 +65,7 @@ def test_names_follow_the_data_not_the_dict():
     assert bounds.scaling(2, ["sex", "age"]).scale.tolist() == [0.5, 41.0]
 
 
-def test_a_range_as_wide_as_doubles_go():
+def test_a_range_as_wide_as_all_doubles():
     scaling = Bounds(features=(-1.7e308, 1.7e308)).scaling(1)
     assert scaling.centre.tolist() == [0.0]
     assert scaling.scale.tolist() == [1.7e308]
@@ -132,7 +132,7 @@ def test_contradictions_are_refused_at_once(arguments, words):
         (Bounds(features=([0, "x"], 1)), None, "lo must hold numbers only"),
         (Bounds(features=(0, [1, -1])), ["a", "b"], "lo is above hi in column 'b'"),
         (Bounds(features=({"a": 0}, 1)), ["a", "b"], r"lo is missing for column 'b' \(1 missing in all\)"),
-        (Bounds(features=(0, {"a": 1, "b": 1, "c": 1})), ["a", "b"], "names column 'c', which the data do not have"),
+        (Bounds(features=(0, {"a": 1, "b": 1, "c": 1})), ["a", "b"], "names column 'c', which is not in the data"),
         (Bounds(features=({"a": 0, "b": 0}, 1)), None, "the data have no column names"),
         (Bounds(scale=0, clip=1), None, "scale must be above 0 in every column; column 0 is not"),
         (Bounds(scale=[1, -1], clip=1), ["a", "b"], "column 'b' is not"),
@@ -248,7 +248,7 @@ def test_a_column_that_is_hardly_ever_set_becomes_a_constant():
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
-def test_what_a_purchase_costs(share):
+def test_cost_of_a_purchase(share):
     X = columns(200)
     p = X.shape[1]
     _, _, scope, holder = bought(X, budget_share=share)

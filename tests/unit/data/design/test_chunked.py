@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dperm.data.design import chunked as chunked_design
-from dperm.data.design.chunked import ChunkedDesign, ScratchFile, design_of
-from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
+from dperm.data.design.chunked import ChunkedDesign, ScratchFile
+from dperm.data.design.matrix import DesignMatrix, Scaling, Shape, build_design
 from dperm.data.holding.table_data import TableData
 from dperm.data.tables import row_source as chunked
 from dperm.data.tables.row_source import ArrayRows, row_source, rows_per_block
@@ -46,7 +46,8 @@ def mapped(X, folder):
 
 
 def both(X, folder, scaling=SCALINGS[0], intercept=1.0):
-    return DesignMatrix.from_array(X, scaling, intercept), design_of(row_source(mapped(X, folder)), scaling, intercept)
+    rows = row_source(mapped(X, folder))
+    return DesignMatrix.from_array(X, scaling, intercept), build_design(rows, scaling, intercept)
 
 
 def arguments(d, intercept):
@@ -99,7 +100,7 @@ def test_every_operation_is_that_of_the_matrix_in_memory(scaling, intercept, tmp
     assert np.array_equal(one.without_row(300).sums(np.ones(N - 1)), other.without_row(300).sums(np.ones(N - 1)))
 
 
-def test_no_operation_is_left_to_a_matrix_that_is_not_there():
+def test_every_operation_of_the_matrix_is_overridden():
     """A design in blocks holds no matrix, so it must answer every operation itself."""
     public = {name for name, _ in inspect.getmembers(DesignMatrix, inspect.isfunction) if not name.startswith("_")}
     in_terms_of_others = {"norms", "without_row"}
@@ -120,7 +121,7 @@ def test_few_bytes_are_stored(n, kind):
     assert chunked_design._stored_type(shape) == kind
 
 
-def test_the_file_has_no_name_and_vanishes(tmp_path, monkeypatch):
+def test_the_file_has_no_name_and_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     _, other = both(table(), tmp_path)
@@ -130,7 +131,7 @@ def test_the_file_has_no_name_and_vanishes(tmp_path, monkeypatch):
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_a_full_disk_is_said_so(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     shape = Shape.of(N, P, 1.0, None, 1.0)
     monkeypatch.setattr(chunked_design.shutil, "disk_usage", lambda where: type("Usage", (), {"free": 10})())
     with pytest.raises(InvalidInput, match=r"do not fit on the disk of .* set TMPDIR"):
@@ -168,7 +169,7 @@ def test_rows_that_are_not_finite_are_refused_wherever_they_are_read(tmp_path):
     source = row_source(mapped(X, tmp_path))
     for read in (
         source.check,
-        lambda: design_of(source, SCALINGS[0]),
+        lambda: build_design(source, SCALINGS[0]),
         lambda: TableData(source).ranks(0, np.arange(2.0)),
     ):
         with pytest.raises(InvalidData, match="NaN or infinite values in column 3:") as raised:

@@ -1,4 +1,4 @@
-"""Sums of single columns along a run of single moves equal those computed afresh, bit for bit."""
+"""Sums of single columns along a run of single changes equal recomputed ones, bit for bit."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def walk(rng, d, n_steps):
             weights = BoxedWeights(other, weights.box)
         elif kind == 2:
             j = int(rng.integers(d))
-            weights = weights.moved(j, float(weights.values[j]))
+            weights = weights.with_weight(j, float(weights.values[j]))
         elif kind > 3:
-            weights = weights.moved(int(rng.integers(d)), float(10.0 * rng.normal()))
+            weights = weights.with_weight(int(rng.integers(d)), float(10.0 * rng.normal()))
             if kind == 7:  # two moves between two questions
-                weights = weights.moved(int(rng.integers(d)), float(rng.normal()))
+                weights = weights.with_weight(int(rng.integers(d)), float(rng.normal()))
         yield weights, int(rng.integers(d))
 
 
@@ -56,19 +56,19 @@ def first_difference(data, loss, clip, n_steps=120, seed=1):
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("clip", [None, 0.2])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_run_equals_single_questions(loss, clip, sparse):
+def test_a_run_equals_single_queries(loss, clip, sparse):
     assert first_difference(data_of(sparse=sparse), loss, clip) is None
 
 
-def test_a_run_on_many_rows_equals_single_questions():
+def test_a_run_on_many_rows_equals_single_queries():
     """With many rows slopes have few bits and are computed in single precision, strip by strip."""
     n = 5000
     data, fresh = data_of(n), data_of(n)
     for weights, column in walk(np.random.default_rng(5), 7, 60):
         query = GradientBlock(Logistic(), weights, 0.3, (column,))
-        fresh.memory.columns = ColumnSums()
+        fresh.cache.columns = ColumnSums()
         value = query.evaluate(data)
-        assert data.memory.columns._slopes.dtype == np.float32
+        assert data.cache.columns._slopes.dtype == np.float32
         assert value.tobytes() == query.evaluate(fresh).tobytes()
         inside = np.clip(weights.values, -weights.box, weights.box)
         whole = FullGradient(Logistic(), inside, None).evaluate(data)[column]
@@ -77,18 +77,18 @@ def test_a_run_on_many_rows_equals_single_questions():
         assert abs(loose - whole) <= 1e-6 * n
 
 
-def test_moves_in_a_row_and_rests_between_them_equal_single_questions():
+def test_repeated_changes_and_pauses_equal_single_queries():
     """Slopes are written down only where they may serve again."""
     n, rng = 5000, np.random.default_rng(6)
     data, fresh, weights = data_of(n), data_of(n), BoxedWeights(np.zeros(7), 8.0)
     held = set()
     for moves in (1, 0, 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 1, 1, 1, 0):
         if moves:
-            weights = weights.moved(int(rng.integers(7)), float(rng.normal()))
+            weights = weights.with_weight(int(rng.integers(7)), float(rng.normal()))
         query = GradientBlock(Logistic(), weights, 0.3, (int(rng.integers(7)),))
-        fresh.memory.columns = ColumnSums()
+        fresh.cache.columns = ColumnSums()
         assert query.evaluate(data).tobytes() == query.evaluate(fresh).tobytes()
-        held.add((moves, data.memory.columns._slopes_hold))
+        held.add((moves, data.cache.columns._slopes_are_current))
     assert held == {(1, True), (1, False), (0, True)}
 
 
@@ -108,10 +108,10 @@ def test_dense_and_sparse_designs_agree(loss):
         assert query.evaluate(dense).tolist() == query.evaluate(sparse).tolist()
 
 
-def test_an_interrupted_question_leaves_nothing_half_done(monkeypatch):
+def test_an_interrupted_query_leaves_no_half_updated_state(monkeypatch):
     data, weights = data_of(), BoxedWeights(np.zeros(7), 8.0)
     GradientBlock(Logistic(), weights, None, (0,)).evaluate(data)
-    moved = weights.moved(2, 0.7)
+    moved = weights.with_weight(2, 0.7)
     with monkeypatch.context() as patch:
         patch.setattr(columns, "_kernels", lambda: None)
         with pytest.raises(AttributeError):
@@ -121,31 +121,31 @@ def test_an_interrupted_question_leaves_nothing_half_done(monkeypatch):
 
 
 class ForgetsTheMove(ColumnSums):
-    def _catch_up(self, design, weights):
-        found = super()._catch_up(design, weights)
+    def _update_scores(self, design, weights):
+        found = super()._update_scores(design, weights)
         return None if found is None else (found[0], 0.0)
 
 
 class KeepsOldSlopes(ColumnSums):
-    def _catch_up(self, design, weights):
-        hold, found = self._slopes_hold, super()._catch_up(design, weights)
-        self._slopes_hold = hold
+    def _update_scores(self, design, weights):
+        hold, found = self._slopes_are_current, super()._update_scores(design, weights)
+        self._slopes_are_current = hold
         return found
 
 
 @pytest.mark.parametrize("bug", [ForgetsTheMove, KeepsOldSlopes])
 def test_planted_bugs_are_caught(bug):
     data = data_of()
-    data.memory.columns = bug()
+    data.cache.columns = bug()
     assert first_difference(data, Logistic(), None) is not None
 
 
 def test_weights_do_not_change_under_a_query():
     weights = BoxedWeights(np.zeros(3), 8.0)
-    moved = weights.moved(1, 0.5)
+    moved = weights.with_weight(1, 0.5)
     assert weights.values.tolist() == [0.0, 0.0, 0.0]
-    assert (moved.moved_from(weights), moved.moved_from(None), weights.moved_from(moved)) == (1, None, None)
+    assert (moved.changed_column(weights), moved.changed_column(None), weights.changed_column(moved)) == (1, None, None)
     with pytest.raises(ValueError, match="read-only"):
         moved.values[0] = 1.0
     with pytest.raises(InvalidInput, match="finite"):
-        weights.moved(0, float("nan"))
+        weights.with_weight(0, float("nan"))

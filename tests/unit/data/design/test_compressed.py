@@ -1,4 +1,4 @@
-"""Dense data of mostly zeros are stored as sparse ones, and nothing but time tells."""
+"""Dense data of mostly zeros are stored as sparse ones, which affects nothing but running time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dperm.data.design.compressed import Compressed, compressed_rows
+from dperm.data.design.compressed import Compressed
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
 from dperm.data.design.row_map import RowMap
+from dperm.data.design.scaling import compressed_rows
 from dperm.data.design.weights import BoxedWeights
 from dperm.data.holding.holder import DesignData
 from dperm.objective import Logistic
@@ -97,7 +98,7 @@ def test_every_operation_returns_the_same_numbers(scaling, intercept):
 
 @pytest.mark.parametrize("name", sorted(set(QUERY_EXAMPLES) - {"quantile", "target quantile"}))
 @pytest.mark.parametrize("scaling", SCALINGS.values(), ids=SCALINGS)
-def test_every_query_finds_the_same(name, scaling):
+def test_every_query_returns_the_same(name, scaling):
     X = table(n=20)
     rng = np.random.default_rng(2)
     compressed, dense = both(X, scaling)
@@ -106,7 +107,7 @@ def test_every_query_finds_the_same(name, scaling):
         assert same(value(query, data), value(query, replace(data, design=dense))), query
 
 
-def test_the_way_of_storing_is_hidden():
+def test_the_storage_is_not_visible():
     """Which algorithm runs follows the type of the input, which is public."""
     compressed, dense = both(table(), PLAIN)
     for design in (compressed, dense, compressed.take(np.arange(3)), compressed.without_row(0)):
@@ -148,7 +149,7 @@ def test_rows_of_any_type_are_compressed(dtype, order):
     assert same(found.toarray(), X.astype(float))
 
 
-def test_other_data_stay_as_they_are():
+def test_other_data_are_not_compressed():
     assert compressed_rows(np.ones((9000, 3))) is None
     late = np.zeros((9000, 4))
     late[5000:] = 1.0
@@ -157,7 +158,7 @@ def test_other_data_stay_as_they_are():
         assert compressed_rows(empty).shape == empty.shape
 
 
-def test_a_design_takes_no_second_table():
+def test_a_design_does_not_copy_the_table():
     X = np.zeros((40_000, 50))
     X[:, :5] = 1.0
     scaling = Scaling(np.zeros(50), np.ones(50), 1.0)
@@ -176,10 +177,10 @@ def test_a_design_takes_no_second_table():
 
 def test_columns_replace_rows():
     matrix = Compressed(sp.csr_array(table()))
-    assert matrix.either.format == "csr"
+    assert matrix.any_format.format == "csr"
     rows, entries = matrix.column(2)
     assert same(entries, table()[rows, 2])
-    assert matrix.either.format == "csc"
+    assert matrix.any_format.format == "csc"
     assert same(matrix.transposed.toarray(), table().T)
     assert same(matrix.by_row.toarray(), table())
     assert same(matrix.transposed.toarray(), table().T)
@@ -191,13 +192,13 @@ def single_columns(data):
     weights = BoxedWeights(rng.normal(size=P + 1), 8.0)
     found = []
     for t in range(2 * P):
-        weights = weights.moved(t % P, float(rng.normal()))
+        weights = weights.with_weight(t % P, float(rng.normal()))
         found.append(GradientBlock(Logistic(), weights, 0.2, (t % (P + 1),)).evaluate(data))
     return np.concatenate(found)
 
 
 @pytest.mark.parametrize("scaling", [PLAIN, CENTRED], ids=["plain", "centred"])
-def test_runs_on_single_columns_find_the_same_with_many_rows(scaling):
+def test_runs_on_single_columns_agree_with_many_rows(scaling):
     """With many rows coordinate descent on dense data takes slopes in fewer digits, however the data are stored."""
     compressed, dense = both(table(n=20_000), scaling)
     target = np.random.default_rng(5).integers(0, 2, 20_000).astype(float)

@@ -1,4 +1,4 @@
-"""One design, however it is stored, split, ordered or threaded: the same integers and the same sums, bit for bit."""
+"""A design gives the same integers and sums, bit for bit, for every storage, split, order and number of threads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_number_types_do_not_matter():
             assert (whole(DesignMatrix.from_array(sparse, CENTRED, 1.0)) == reference).all()
 
 
-def test_the_callers_array_is_left_alone():
+def test_the_callers_array_is_not_changed():
     for form in forms(table()).values():
         stored = form if isinstance(form, np.ndarray) else form.data
         before = stored.copy()
@@ -101,7 +101,7 @@ def test_duplicates_in_sparse_input_are_summed_before_clipping():
     assert (whole(DesignMatrix.from_array(twice, scaling)) == whole(DesignMatrix.from_array(dense, scaling))).all()
 
 
-def test_huge_values_are_clipped_quietly():
+def test_huge_values_are_clipped_without_warning():
     X = np.array([[1e308, -1e308], [1e-320, 0.0], [1.7e308, 5e-324]])
     scaling = Scaling(np.array([-1e308, 1e308]), np.array([1e-3, 1e-3]), 1.0)
     for form in (X, sp.csr_array(X)):
@@ -247,7 +247,7 @@ def plain_gradient(X, y):
     return X.T @ Logistic().slope(X @ weights, np.clip(y, 0, 1))
 
 
-def test_plain_float_sums_do_differ_here(big):
+def test_plain_float_sums_differ_on_these_data(big):
     """The planted bug: at this size the tests below would catch sums without grids."""
     X, y = big
     order = np.random.default_rng(0).permutation(N)

@@ -1,4 +1,4 @@
-"""Maps of rows are exact, their images err by no more than they say, and they refuse designs of another size."""
+"""Maps of rows are exact, images stay within their stated error, and designs of another size are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dperm.testing.data import Layout, layouts
 LAYOUTS = layouts()
 
 
-def design_of(layout, seed=0):
+def example_design(layout, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(layout.centre, layout.clip, (layout.n, layout.n_features))
     X[0] = 1e6  # a row at the bounds, and one in the centre
@@ -45,7 +45,7 @@ def whole_map(rows):
 @pytest.mark.parametrize("layout", LAYOUTS, ids=range(len(LAYOUTS)))
 @pytest.mark.parametrize("k", [None, 1, 7])
 def test_mapped_rows_are_the_same_as_with_whole_numbers(layout, k):
-    design = design_of(layout)
+    design = example_design(layout)
     rows = map_for(design.grids, k)
     mapped = np.concatenate([rows.rows(block) for _, block in design.row_chunks()])
     B = whole_map(rows)
@@ -56,7 +56,7 @@ def test_mapped_rows_are_the_same_as_with_whole_numbers(layout, k):
 @pytest.mark.parametrize("layout", LAYOUTS, ids=range(len(LAYOUTS)))
 def test_maps_with_many_zeros(layout):
     """Diagonal maps and those that only look so, which may take a shorter way to the same numbers."""
-    design = design_of(layout)
+    design = example_design(layout)
     d = design.d
     stretched = np.diag(np.random.default_rng(0).normal(size=d))
     moved = stretched.copy()
@@ -98,7 +98,7 @@ def test_the_map_is_kept_as_rounded():
 @pytest.mark.parametrize("layout", LAYOUTS, ids=range(len(LAYOUTS)))
 @pytest.mark.parametrize("size", [2.0**-280, 1.0, 2.0**280])
 def test_norms_are_tight_upper_bounds(layout, size):
-    design = design_of(layout)
+    design = example_design(layout)
     rows = map_for(design.grids, 9, size=size)
     unit = (Fraction(design.spacing) * Fraction(rows.spacing)) ** 2
     B = whole_map(rows)
@@ -107,7 +107,7 @@ def test_norms_are_tight_upper_bounds(layout, size):
         assert square <= Fraction(float(norm)) ** 2 <= square * (1 + Fraction(1, 10**13))
 
 
-def test_norms_do_not_depend_on_where_a_row_stands():
+def test_norms_do_not_depend_on_the_position_of_a_row():
     rng = np.random.default_rng(0)
     layout = Layout(n=5000, n_features=5)  # more than one chunk
     X = rng.normal(size=(5000, 5))
@@ -129,7 +129,7 @@ def exact_image(rows, steps):
 
 @pytest.mark.parametrize("grids", [Grids(1, 1), Grids(50, 6), Grids(10**6, 30), Grids(2**45, 3)], ids=str)
 @pytest.mark.parametrize("size", [2.0**-280, 1.0, 2.0**280])
-def test_images_err_by_no_more_than_they_say(grids, size):
+def test_images_stay_within_their_rounding_error(grids, size):
     rng = np.random.default_rng(0)
     rows = map_for(grids, 4, size=size)
     errs = []
@@ -141,7 +141,7 @@ def test_images_err_by_no_more_than_they_say(grids, size):
             differences = [Fraction(float(a)) - b for a, b in zip(rows.image(steps), exact, strict=True)]
             error = math.hypot(*(float(x / Fraction(size)) for x in differences))
             norm = math.hypot(*(float(b / Fraction(size)) for b in exact))
-            assert error <= rows.rounding(norm * size) / size
+            assert error <= rows.rounding_error(norm * size) / size
             errs.append(error)
     assert min(errs) == 0.0
 
@@ -154,7 +154,7 @@ def test_images_that_cancel():
         steps = np.array([top, top - 1.0])
         exact = exact_image(rows, steps)
         error = math.hypot(*(float(Fraction(float(a)) - b) for a, b in zip(rows.image(steps), exact, strict=True)))
-        assert error <= rows.rounding(math.hypot(*map(float, exact)))
+        assert error <= rows.rounding_error(math.hypot(*map(float, exact)))
 
 
 def test_outputs_are_mapped_one_by_one():
@@ -189,12 +189,12 @@ def test_small_entries_beside_large_ones_and_a_zero_map_are_fine():
     assert np.diag(rows.matrix).tolist() == [1.0, 0.0, 0.0, 0.0]
     nothing = RowMap(np.zeros((4, 2)), grids)
     assert not nothing.image(np.full(4, 2.0**50)).any()
-    assert nothing.rounding(0.0) == 0.0
+    assert nothing.rounding_error(0.0) == 0.0
 
 
 def test_a_map_for_another_size_is_refused():
     """On the grids of more rows a map keeps more bits, and products with this design would round."""
-    design = design_of(LAYOUTS[0])
+    design = example_design(LAYOUTS[0])
     for grids in (Grids(10**12, design.d), Grids(design.n + 1, design.d), Grids(design.n, design.d + 1)):
         with pytest.raises(InvalidInput, match="the map is for"):
             map_for(grids).norms(design)

@@ -1,4 +1,4 @@
-"""Data of a solver's queries: what is refused when they are put together, and how they are read in parts."""
+"""Data of a solver's queries: refusals at construction, and reading in parts."""
 
 from __future__ import annotations
 

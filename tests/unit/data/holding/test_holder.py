@@ -1,4 +1,4 @@
-"""The one door: what is not planned does not pass, and nothing un-noised passes at all."""
+"""The data holder: only planned releases are made, and no value is released without noise."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 
 from dperm import Ledger
 from dperm.data.design.weights import BoxedWeights
-from dperm.data.holding.holder import DataHolder, Shared, TrustedDomain
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DataHolder, Query, Shared, TrustedDomain
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.objective import Logistic, SmoothedHinge
 from dperm.privacy.accounting.budget import Budget
@@ -86,7 +85,7 @@ def door():
     return Door()
 
 
-def test_a_planned_release_passes_and_is_written_down(door):
+def test_a_planned_release_is_made_and_recorded(door):
     value = door.holder.release(door.query(), door.mechanism)
     assert value.shape == door.weights.shape
     assert not np.array_equal(value, door.query().evaluate(door.data))
@@ -136,7 +135,7 @@ def test_less_noise_than_planned_is_refused_before_it_is_evaluated(door):
             door.holder.release(door.query(Tripwire), cheap)
 
 
-def test_another_replacement_ratio_is_another_event(door):
+def test_a_different_replacement_ratio_is_a_different_event(door):
     class Cheaper(Tripwire):
         replacement_ratio = 1.0
 
@@ -144,7 +143,7 @@ def test_another_replacement_ratio_is_another_event(door):
         door.holder.release(door.query(Cheaper), door.mechanism)
 
 
-def test_nothing_passes_after_the_end(door):
+def test_nothing_is_released_after_the_scope_is_closed(door):
     with door.scope:
         door.holder.release(door.query(), door.mechanism)
     with pytest.raises(PlanViolation, match="after the fit had been settled"):
@@ -183,7 +182,7 @@ def test_queries_of_one_family_share_their_numbers_and_others_do_not(door):
         return [
             cls(loss, weights, clip, columns)
             for loss in (Logistic(), SmoothedHinge(0.5), SmoothedHinge(2.0))
-            for weights in (boxed, boxed.moved(0, 3.0), door.weights)
+            for weights in (boxed, boxed.with_weight(0, 3.0), door.weights)
             for clip in (None, 0.1, 0.2)
             for columns in ((0,), (1,), (0, 1))
         ]
@@ -217,7 +216,7 @@ def test_a_holder_cannot_be_pickled_or_copied(door):
             attempt(door.holder)
 
 
-def test_texts_show_no_data(door):
+def test_reprs_show_no_data(door):
     target = door.data.target
     for text in (repr(door.holder), str(door.holder), repr(door.data), repr(door.data.design)):
         assert "array" not in text
@@ -234,7 +233,7 @@ def test_sharing_is_logged_and_stays_inside(door, shared):
     assert door.holder.shared == [("partial predictions", "clinics")]
     assert shared.reveal_inside(TrustedDomain("clinics", ("north", "south"))).shape == (door.data.facts.n,)
     for stranger in (TrustedDomain("press", ("a",)), TrustedDomain("clinics", ("north", "south", "press"))):
-        with pytest.raises(PlanViolation, match="asked for in"):
+        with pytest.raises(PlanViolation, match="requested in"):
             shared.reveal_inside(stranger)
 
 
@@ -265,7 +264,7 @@ def test_a_shared_value_cannot_be_converted(shared, attempt):
         attempt(shared)
 
 
-def test_its_text_shows_who_may_see_it_only(shared):
+def test_its_repr_shows_only_the_domain(shared):
     assert repr(shared) == "Shared(query='partial predictions', domain='clinics')"
     assert f"{shared}" == repr(shared)
 
@@ -313,7 +312,7 @@ def test_moments_are_not_in_this_plan(door):
     assert isinstance(door.holder.share(FirstMoment(), DOMAIN), Shared)
 
 
-def test_seeded_noise_is_refused_where_the_books_bind(tmp_path):
+def test_seeded_noise_is_refused_if_the_ledger_is_binding(tmp_path):
     plan = calibrate(Plan((PlannedRelease(FirstMoment.name, "gaussian", 1),)), Budget(1.0, 1e-6))
     data = problem()
     capped = Ledger(dataset="people")

@@ -1,4 +1,4 @@
-"""Ranks are exact counts of records, one per person, however the table is stored."""
+"""Ranks are exact counts of records, one per person, for every storage of the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_ranks_count_records(column, strict):
         assert TableData(form).ranks(0, GRID, strict=strict).tolist() == below.sum(axis=0).tolist()
 
 
-def test_a_person_stored_in_pieces_counts_once():
+def test_duplicate_sparse_entries_count_once():
     """Five entries of 0.2 in one cell are one record of value 1."""
     X = sp.csr_matrix((np.full(5, 0.2), np.zeros(5, int), [0, 5, 5]), shape=(2, 1))
     for form in (X, sp.csc_matrix((np.full(5, 0.2), np.zeros(5, int), [0, 5]), shape=(2, 1))):
@@ -38,11 +38,11 @@ def test_explicit_zeros_count_as_zeros():
     assert TableData(X).ranks(0, GRID).tolist() == [0, 0, 2, 2, 2, 2]
 
 
-def test_facts_are_the_shape_and_nothing_else():
+def test_facts_are_the_shape_only():
     facts = TableData(np.zeros((3, 2)), n=4).facts
     assert (facts.n, facts.n_features, facts.d) == (4, 2, 2)
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_its_text_shows_no_value(make):
+def test_its_repr_shows_no_value(make):
     assert "77.125" not in repr(TableData(make(np.full((3, 2), 77.125))))

@@ -1,4 +1,4 @@
-"""Drafts of columns whose values are numbers in another dress: with decimal commas, or as labels of a category."""
+"""Drafts of columns whose numbers have decimal commas, or are labels of a category."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def test_labels_that_are_numbers_are_categories_by_their_type(tmp_path, ending):
     assert ward.tolist() == (columns["ward"] == 1).astype(float).tolist()
 
 
-def test_a_parquet_file_without_a_note_of_its_types_has_no_labels(tmp_path):
+def test_a_parquet_file_without_arrow_metadata_has_no_categories(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     table = pa.table({"ward": pa.array(np.arange(9) % 3).dictionary_encode(), "y": np.arange(9) % 2})
     parquet.write_table(table, tmp_path / "t.parquet", store_schema=False)
-    assert not open_table(tmp_path / "t.parquet").labels("ward")
+    assert not open_table(tmp_path / "t.parquet").has_numeric_categories("ward")

@@ -1,4 +1,4 @@
-"""One person's cell, of whatever kind, changes one encoded row: columns that mix numbers, texts and nothing."""
+"""One person's cell changes one encoded row only: columns that mix numbers, texts and missing values."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def by_column(values):
     ("where", "name", "bug"),
     [
         (raw, "_plain", by_column),
-        (encoding, "_given", lambda numbers, missing: numbers),  # a stand-in counts among texts only
-        (encoding, "_within", np.clip),  # -0.0 stays where there is no text
+        (encoding, "_missing_to_nan", lambda numbers, missing: numbers),  # a stand-in counts among texts only
+        (encoding, "_clip", np.clip),  # -0.0 stays where there is no text
     ],
 )
 def test_planted_bugs_are_found(where, name, bug, monkeypatch):
@@ -107,7 +107,7 @@ def test_planted_bugs_are_found(where, name, bug, monkeypatch):
     assert found > 0
 
 
-def test_a_text_does_not_spell_the_others():
+def test_a_text_does_not_change_how_other_cells_are_read():
     schema = Schema((Column("job", "category", categories=("1", "2", "3")),), TARGETS[0])
     jobs = [float(1 + k % 3) for k in range(30)]
     assert schema.encode({"job": jobs}).X.sum() == 30
@@ -117,7 +117,7 @@ def test_a_text_does_not_spell_the_others():
     assert small.encode({"v": [*single, "0.4"]}).X[0, 0] == small.encode({"v": [*single, 0.4]}).X[0, 0] == single[0]
 
 
-def test_a_number_that_stands_for_nothing_does_so_in_every_kind_of_table():
+def test_a_missing_value_code_is_missing_in_every_kind_of_table():
     schema = Schema((Column("v", "number", -20, 20),), TARGETS[0], missing_values=("-9", "99.0"))
     found = [schema.encode({"v": cells}).X.ravel().tolist() for cells in ([-9, 1], [-9.0, 1], ["-9", "1"], [-9, "1"])]
     assert found == [[0.0, 1.0]] * 4
@@ -125,12 +125,12 @@ def test_a_number_that_stands_for_nothing_does_so_in_every_kind_of_table():
 
 
 @pytest.mark.parametrize("cells", [[pd.Timestamp("2020-01-01"), 1.0], [1.0, "a", pd.Timestamp("2020-01-01")]])
-def test_dates_are_refused_among_anything(cells):
+def test_dates_are_refused_in_mixed_columns(cells):
     with pytest.raises(InvalidData, match="neither numbers nor text"):
         Schema((COLUMNS[0],), TARGETS[0]).encode({"job": cells})
 
 
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e22, 5e-324, 1.7e308, -2.5, float(2**53), float("inf")])
-def test_a_double_comes_back_from_its_spelling(value):
-    assert float(raw.spelled(value)) == value
-    assert float(np.array([raw.spelled(value)]).astype(np.float64)[0]) == value
+def test_a_double_comes_back_from_its_canonical_text(value):
+    assert float(raw.canonical_text(value)) == value
+    assert float(np.array([raw.canonical_text(value)]).astype(np.float64)[0]) == value

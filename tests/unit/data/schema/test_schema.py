@@ -1,4 +1,4 @@
-"""Schemas: what they refuse, how they encode, what a draft looks at, and the bounds that hold by construction."""
+"""Schemas: refusals, encoding, values that a draft reads, and the bounds that hold by construction."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_contradictions_are_refused(make, says):
         ("format = 1", r"\[target\]"),
         ('format = 1\n[target]\ncolumn = "y"\nkind = "classes"\nclasses = ["a", "b"]', r"\[columns"),
         ("format = ", "not valid TOML"),
-        ('format = 1\nlow = 3\n[target]\ncolumn = "y"', "has no line 'low'"),
+        ('format = 1\nlow = 3\n[target]\ncolumn = "y"', "must not have a line 'low'"),
         ('format = 1\n[target]\ncolumn="y"\nkind="number"\nlow=0\nhigh=1\n[columns.x]\nlow=1', "needs a kind"),
         (
             'format = 1\n[target]\ncolumn="y"\nkind="number"\nlow=0\nhigh=1\n[columns.x]\nkind="number"\nmin=1',
@@ -72,7 +72,7 @@ def test_contradictions_are_refused(make, says):
         ),
     ],
 )
-def test_files_with_anything_unknown_are_refused(tmp_path, text, says):
+def test_files_with_unknown_lines_are_refused(tmp_path, text, says):
     path = tmp_path / "schema.toml"
     path.write_text(text)
     with pytest.raises(InvalidBounds, match=says):
@@ -191,7 +191,7 @@ def draft(tmp_path, text, target="y"):
     return draft_schema(open_table(path), target)
 
 
-def test_a_draft_looks_only_where_names_do_not_tell(tmp_path):
+def test_a_draft_reads_values_only_if_names_are_not_sufficient(tmp_path):
     head = "id,patient_age,age_group,hours-per-week,pct,joined,value,flag,code,y"
     rows = [
         f"{i},{20 + i % 50},g{i % 3},40,{i % 90},2020-01-{10 + i % 18},{i % 7}.5,{i % 2},K{i},{'ab'[i % 2]}"
@@ -215,13 +215,13 @@ def test_a_draft_looks_only_where_names_do_not_tell(tmp_path):
     assert made.schema.target.classes == ("a", "b")
 
 
-def test_a_row_number_is_taken_for_an_id(tmp_path):
+def test_a_row_number_is_treated_as_an_id(tmp_path):
     made = draft(tmp_path, "n,x,y\n" + "".join(f"{i},{i % 5},{i % 2}\n" for i in range(60)))
     assert made.schema.columns[0].kind == "ignore"
     assert made.schema.target.classes == (0, 1)
 
 
-def test_in_typed_files_only_the_kind_of_numbers_is_known_without_looking(tmp_path):
+def test_in_typed_files_only_the_kind_of_numbers_needs_no_values(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {
         "value": [k % 7 + 0.5 for k in range(80)],
@@ -238,7 +238,7 @@ def test_in_typed_files_only_the_kind_of_numbers_is_known_without_looking(tmp_pa
     }
 
 
-def test_lines_that_are_not_marked_do_not_depend_on_values(tmp_path):
+def test_lines_without_unconfirmed_do_not_depend_on_values(tmp_path):
     """Whatever the values are, what a name tells stays as it is; what they look like is told to the owner alone."""
     usual, scaled = (
         draft(tmp_path, "age,bmi,patient_age,y\n" + "".join(f"{row(i)},{'ab'[i % 2]}\n" for i in range(80)))
@@ -301,9 +301,9 @@ def test_numeric_targets_and_refusals_of_drafts(tmp_path):
     made = draft(tmp_path, "x,y\n1,17\n2,90\n3,40\n")
     assert (made.schema.target.low, made.schema.target.high) == (0, 100)
     for text, says in [
-        ("x,y\n1,a\n2,a\n", "one value only"),
-        ("x,y\n1,5.0\n2,5.0\n", "one value only"),
-        ("x,y\n1,5\n2,5.0\n", "one value only"),
+        ("x,y\n1,a\n2,a\n", "only one value"),
+        ("x,y\n1,5.0\n2,5.0\n", "only one value"),
+        ("x,y\n1,5\n2,5.0\n", "only one value"),
         ("x,y\n1,inf\n2,-inf\n", "has no values"),
         ("x,y\n1,\n2,\n", "has no values"),
         ("y\n1\n2\n", "one column only"),

@@ -35,7 +35,7 @@ def refused_partitions():
     yield dask_array.from_array(cells, chunks=(2, 2)), "Dask array of type object"
     yield dask_array.from_array(np.ones((6, 2), complex), chunks=(2, 2)), "Dask array of type complex128"
     yield lying_partitions([["Mrs. Smith", 0.1], [0.1, 0.2]]), "a partition of it could not be"
-    yield lying_partitions([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]]), "the number of its columns is another one"
+    yield lying_partitions([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]]), "its number of columns is different"
     typed = pd.DataFrame({"a": [0.1] * 6, "b": [1, None] * 3}).astype({"b": "Int64"})
     yield frames.from_pandas(typed, npartitions=2), "NaN or infinite values in column 'b'"
     mixed = pd.DataFrame({"a": [0.1] * 6, "b": pd.Series([0.2, "Mrs. Smith"] * 3, dtype=object)})
@@ -77,7 +77,7 @@ def growing(path, after, then):
 
 def check_lengths(path):
     for then in ([9, 9, 9, 9], [1, 1, 1, 1], [9, 11, 10, 10]):
-        with pytest.raises(InvalidData, match="X changed while it was read: the number of its rows"):
+        with pytest.raises(InvalidData, match="X changed while it was read: its number of rows"):
             DPRidge(bounds=UNIT).fit(growing(path, 4, then), np.arange(40.0))
 
 

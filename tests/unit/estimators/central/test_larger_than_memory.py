@@ -13,9 +13,9 @@ import pytest
 
 import dperm
 from dperm import Bounds, DPLinearSVC, DPLogisticRegression, DPRidge, DPTuner, Ledger, ParquetTable
-from dperm.data.design.chunked import design_of
+from dperm.data.design.dask_blocks import DaskBlocks
+from dperm.data.design.matrix import build_design
 from dperm.data.tables import row_source as chunked
-from dperm.data.tables.dask_rows import DaskBlocks
 from dperm.data.tables.row_source import row_source
 from dperm.errors import InvalidData, InvalidInput
 from dperm.solvers import CoordinateDescent, GradientDescent, GreedyCoordinateDescent
@@ -173,7 +173,7 @@ def test_several_files_and_folders(tmp_path):
     for path in (tmp_path / "parts", files, [str(one) for one in files]):
         assert np.array_equal(np.concatenate(list(ParquetTable(path).blocks())), X)
     write(tmp_path / "parts" / "3.parquet", {"age": [1.0]})
-    with pytest.raises(InvalidData, match=r"'3.parquet' has other columns than '0.parquet'"):
+    with pytest.raises(InvalidData, match=r"'3.parquet' has different columns from '0.parquet'"):
         ParquetTable(tmp_path / "parts")
 
 
@@ -183,7 +183,7 @@ def test_files_with_other_types_are_refused(tmp_path, other):
     write(tmp_path / "a.parquet", {"age": [1.0, 2.0, 3.0], "smokes": [True, False, True]})
     write(tmp_path / "b.parquet", {"age": [1, 2, 3], "smokes": other})
     files = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    with pytest.raises(InvalidData, match=r"column 'smokes' is of another type in 'b.parquet' than in 'a.parquet'"):
+    with pytest.raises(InvalidData, match=r"column 'smokes' has different types in 'b.parquet' and 'a.parquet'"):
         ParquetTable(files)
     assert ParquetTable(files, ["age"]).shape == (6, 1)  # numbers are numbers, of whatever width
 
@@ -228,7 +228,7 @@ def test_wrong_use(tmp_path):
         (lambda: ParquetTable(tmp_path / "no.parquet"), InvalidInput, "'no.parquet' cannot be read: not a Parquet"),
         (lambda: ParquetTable(tmp_path / "empty"), InvalidInput, "no Parquet file to read"),
         (lambda: ParquetTable(tmp_path / "people.parquet", ["age", "agee"]), InvalidInput, "has no column 'agee'"),
-        (lambda: ParquetTable(tmp_path / "people.parquet", "age"), InvalidInput, "list of different names"),
+        (lambda: ParquetTable(tmp_path / "people.parquet", "age"), InvalidInput, "list of distinct names"),
         (lambda: table.drop("agee"), InvalidInput, "no column 'agee'; the columns are"),
         (lambda: table[0], InvalidInput, "by their name or by a list of names"),
         (lambda: DPRidge(bounds=UNIT).fit(table, y[:-1]), InvalidData, "inconsistent numbers of samples"),
@@ -277,7 +277,7 @@ def test_a_cluster_keeps_the_partitions():
             wanted, found = dperm_copy(model).fit(X, y > 0), dperm_copy(model).fit(lazy, y > 0)
             assert np.array_equal(found.coef_, wanted.coef_)
         made, scaling = row_source(lazy), UNIT.scaling(P)
-        here, there = design_of(X, scaling, 1.0), design_of(made, scaling, 1.0)
+        here, there = build_design(X, scaling, 1.0), build_design(made, scaling, 1.0)
         assert isinstance(there._blocks, DaskBlocks)
         assert np.array_equal(np.concatenate([block for _, block in there.row_chunks()]), next(here.row_chunks())[1])
         assert np.array_equal(

@@ -38,7 +38,7 @@ from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Gaussian, OneOf, RepeatAndSelect, event_from_dict
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers import GradientDescent, GreedyCoordinateDescent
-from dperm.testing.canary import imagined
+from dperm.testing.canary import canary_value
 
 BOUNDS = Bounds(features=(-1, 1), target=(-2, 2))
 QUICK = GradientDescent(n_steps=3)
@@ -212,7 +212,7 @@ def blind_result(monkeypatch, seed):
     """Search while every release is noise around zero, whatever the data."""
     with monkeypatch.context() as patch:
         patch.setattr(
-            DataHolder, "_evaluate", lambda self, query: imagined(query, self._DataHolder__data, present=False)
+            DataHolder, "_evaluate", lambda self, query: canary_value(query, self._DataHolder__data, present=False)
         )
         X, y = labels(seed=seed)
         y = y ^ (seed % 2 == 0)  # the classes of one are the other way round than those of the other

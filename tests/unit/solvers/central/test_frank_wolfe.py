@@ -32,7 +32,7 @@ from dperm.objective import (
     SmoothedHinge,
     Squared,
 )
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease, calibrate
 from dperm.privacy.accounting.neighbours import Neighbours

@@ -17,8 +17,7 @@ from dperm.objective.penalties import BoxPenalty
 from dperm.objective.proximal import proximal_slopes
 from dperm.privacy import Budget, Ledger, RandomSource, Scope
 from dperm.privacy.accounting import composition
-from dperm.queries.predictions import PartialPredictions
-from dperm.queries.sharing import RESIDUAL, BlockMinimiser
+from dperm.queries.sharing import RESIDUAL, BlockMinimiser, PartialPredictions
 from dperm.solvers.vertical import TASKS, AdmmSharing, BlocksOverParties, ExactSharing, Message, TranscriptSharing
 from dperm.solvers.vertical.in_process import run_in_process
 from dperm.solvers.vertical.sigmoid_loss import SigmoidLoss
@@ -52,7 +51,7 @@ def test_proximal_slopes_are_scalar_functions():
     whole = proximal_slopes(Logistic(), v, y, 0.02)
     for cut in (slice(1, None), slice(0, 500, 3), slice(77, 78)):
         assert np.array_equal(proximal_slopes(Logistic(), v[cut], y[cut], 0.02), whole[cut])
-    with pytest.raises(InvalidInput, match="rho must be positive"):
+    with pytest.raises(InvalidInput, match="rho must be above 0"):
         proximal_slopes(Logistic(), v, y, 0.0)
 
 
@@ -112,13 +111,13 @@ def test_a_loss_that_is_not_convex_reaches_a_stationary_point():
 
 def test_the_printed_step_is_damping_zero():
     designs, _ = vertical_problem(7)
-    inbox = ReceivedValues()
-    data = PartyData(designs["north"], inbox)
+    received = ReceivedValues()
+    data = PartyData(designs["north"], received)
     rng = np.random.default_rng(0)
     X = np.concatenate([b * designs["north"].spacing for _, b in designs["north"].row_chunks()])
     old, others, z, dual = rng.normal(size=3), *rng.normal(size=(3, 60))
     rho = 0.3
-    inbox.put(RESIDUAL, dual + rho * (X @ old + others - z))
+    received.put(RESIDUAL, dual + rho * (X @ old + others - z))
     penalty = ExactSharing(Objective(Logistic(), L2(0.1)), facts_of(designs), BUDGET).penalty
     found = BlockMinimiser(old, rho, penalty).evaluate(data)
 

@@ -11,7 +11,7 @@ import pytest
 from dperm.errors import PlanViolation
 from dperm.objective import Logistic, Objective
 from dperm.privacy import Budget, Ledger, RandomSource, Scope
-from dperm.queries.predictions import PartialPredictions
+from dperm.queries.sharing import PartialPredictions
 from dperm.solvers.vertical import AdmmSharing, Message
 from dperm.solvers.vertical.views import VIEWS
 from dperm.testing.vertical import VERTICAL_EXAMPLES, facts_of, vertical_problem

@@ -11,7 +11,7 @@ from dperm.data.design.row_map import RowMap
 from dperm.errors import Unsupported
 from dperm.kernels.exact import Grids
 from dperm.objective import Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.types import FloatArray
 
 __all__ = ["Metric", "MetricProx"]

@@ -22,7 +22,7 @@ from dperm.data.design.weights import SparseWeights
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
 from dperm.objective import Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax

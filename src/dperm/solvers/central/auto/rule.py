@@ -14,7 +14,7 @@ from dperm.data.design.facts import Facts
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import PlanViolation
 from dperm.objective import L1, L2, ElasticNet, Loss, NoPenalty, Objective
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan
 from dperm.privacy.accounting.neighbours import Neighbours

@@ -13,8 +13,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DataHolder
-from dperm.data.holding.query import Query
+from dperm.data.holding.holder import DataHolder, Query
 from dperm.objective import Logistic, Loss, Squared
 from dperm.privacy.accounting.calibration import CalibratedPlan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours

@@ -1,4 +1,4 @@
-"""A bought range of a target is never ruined by chance: few rows are refused, unexpected points held back."""
+"""A bought range of a target is never far too wide: too few rows are refused, unlikely points are penalised."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
 from dperm.queries import QuantileScores, TargetQuantileScores
-from dperm.queries.quantiles import INNERMOST, buy_range, rank_error, with_purchase
+from dperm.queries.quantiles import INNERMOST_LEVEL, buy_range, rank_error, with_purchase
 
 REST = Plan((PlannedRelease("gradient", "gaussian", 8),))
 
@@ -35,15 +35,15 @@ def ranges(y, n_columns, epsilon, n_times):
 
 
 @pytest.mark.parametrize("scale", [0.002, 1.0, 3e5])
-def test_no_range_is_wild_where_it_is_not_refused(scale):
+def test_a_range_that_is_not_refused_is_never_far_too_wide(scale):
     y = scale * np.random.default_rng(0).normal(size=2000)
     bought, error = ranges(y, n_columns=8, epsilon=1.0, n_times=300)
-    assert error < INNERMOST * len(y)
+    assert error < INNERMOST_LEVEL * len(y)
     assert np.abs(bought).max() < 40.0 * scale
     assert (bought[:, 1] > bought[:, 0]).all()
 
 
-def test_the_target_has_half_of_what_is_bought_with():
+def test_the_target_gets_half_of_the_purchase_budget():
     both = with_purchase(REST, QuantilePurchase(), 30, buys_target=True)
     assert [(r.query, r.count, r.share) for r in both.releases[:2]] == [
         (QuantileScores.name, 60, 0.05),
@@ -68,18 +68,18 @@ def test_too_few_rows_are_refused_before_anything_is_charged(maker, bounds, word
     assert maker(epsilon=8.0, bounds=bounds).fit(X, X[:, 0]).score(X, X[:, 0]) > -0.1
 
 
-def test_far_points_are_held_back_and_near_ones_are_not():
+def test_far_points_have_a_prior_penalty_and_near_ones_do_not():
     purchase, grid = QuantilePurchase(), default_quantile_grid()
-    held = purchase.unlikeliness()
+    held = purchase.prior_penalties()
     assert held.shape == grid.shape
     assert (held[np.abs(grid) <= 16.0] == 0.0).all()
     order = np.argsort(np.abs(grid), kind="stable")
     assert (np.diff(held[order]) >= 0.0).all()  # never larger towards zero
     assert held[-1] == pytest.approx(9.0)
-    assert not QuantilePurchase(grid=(0.0, 1.0)).unlikeliness().any()
+    assert not QuantilePurchase(grid=(0.0, 1.0)).prior_penalties().any()
 
 
-def test_handicaps_are_taken_off_the_scores():
+def test_score_penalties_are_subtracted_from_the_scores():
     grid, data = np.array([0.0, 1.0, 2.0]), TableData(np.array([[0.5], [1.5], [1.7]]))
     plain = QuantileScores(0, 0.5, grid)
     held = QuantileScores(0, 0.5, grid, "high", np.array([0.0, 1.0, 4.0]))

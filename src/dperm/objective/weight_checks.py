@@ -1,15 +1,11 @@
-"""Checks of parameters and weights, shared by the files of this package.
+"""Checks of weights, step lengths and bounds per weight, shared by penalties, constraints and the objective.
 
-Parameters are public and weights are public or already released, so their *values* may be checked.  The
-predictions and targets that a loss receives are private: of those only shapes are checked.
+Weights are public or already released, so their values may be checked and shown. General checks of parameters are in
+:mod:`dperm.validation`.
 """
 
 from __future__ import annotations
 
-import math
-import operator
-from collections.abc import Iterable
-from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,45 +13,12 @@ from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput
 from dperm.types import FloatArray
+from dperm.validation import non_negative
+
+__all__ = ["Bound", "Step", "bounds", "per_row", "step_length", "weights"]
 
 Bound: TypeAlias = float | tuple[float, ...]
 Step: TypeAlias = float | FloatArray
-
-
-def finite(name: str, value: Any) -> float:
-    """Return ``value`` as a float, or say that it is not a finite number."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not math.isfinite(value):
-        raise InvalidInput(f"{name} must be a finite number, got {value!r}.")
-    return float(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """Return ``value`` as a finite float above zero."""
-    number = finite(name, value)
-    if number <= 0.0:
-        raise InvalidInput(f"{name} must be above 0, got {value!r}.")
-    return number
-
-
-def non_negative(name: str, value: Any) -> float:
-    """Return ``value`` as a finite float that is zero or more."""
-    number = finite(name, value)
-    if number < 0.0:
-        raise InvalidInput(f"{name} must be 0 or more, got {value!r}.")
-    return number
-
-
-def indices(name: str, values: Iterable[Any]) -> tuple[int, ...]:
-    """Return distinct, non-negative indices as a tuple of int."""
-    try:
-        result = tuple(operator.index(value) for value in values)
-    except TypeError:
-        raise InvalidInput(f"{name} must be a sequence of integer indices, got {values!r}.") from None
-    if any(index < 0 for index in result):
-        raise InvalidInput(f"{name} must contain indices of 0 or more, got {result!r}.")
-    if len(set(result)) != len(result):
-        raise InvalidInput(f"{name} must not name an index twice, got {result!r}.")
-    return result
 
 
 def _bound(name: str, value: Any) -> Bound:

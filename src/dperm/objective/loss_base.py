@@ -1,4 +1,7 @@
-"""The base class of the losses, and the arithmetic that several of them share."""
+"""Base class of the losses, and the arithmetic that several of them share.
+
+Predictions and targets are private, so only their shapes are checked.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput
-from dperm.objective._checks import FloatArray
+from dperm.types import FloatArray
 
 Task: TypeAlias = Literal["classification", "regression"]
 
@@ -77,15 +80,15 @@ class Loss(ABC):
         """Second derivative in the prediction, shape (n,)."""
 
     def largest_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        """Largest size of a slope that any target could give where ``slope`` was found with targets ``y``, shape (n,).
+        """Largest magnitude of the slope over all possible targets, at the predictions where ``y`` gave ``slope``.
 
-        Right to rounding; where a loss does not say more it is the slope bound.
+        Shape (n,), correct up to rounding. A loss that does not override this returns its slope bound.
         """
         return np.full(len(slope), self.slope_bound)
 
     @abstractmethod
     def inverse_link(self, z: ArrayLike) -> FloatArray:
-        """Mean of the target (a probability in classification) that the predictions ``z`` stand for."""
+        """Mean of the target (a probability in classification) that corresponds to the predictions ``z``."""
 
 
 def vector(z: ArrayLike) -> FloatArray:

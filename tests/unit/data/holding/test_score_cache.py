@@ -1,4 +1,4 @@
-"""What is kept between queries survives an interruption: nobody is counted twice afterwards, none is forgotten."""
+"""Results kept between queries are correct after an interruption: everybody is counted exactly once."""
 
 import threading
 
@@ -9,7 +9,7 @@ import dperm.kernels.greedy as greedy_kernels
 from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.data.holding.holder import DataHolder
 from dperm.objective import Logistic
-from dperm.objective.separable import SeparablePenalty
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -36,7 +36,7 @@ def query(entries):
 
 
 @pytest.mark.parametrize("n_interrupts", [1, 3])
-def test_greedy_scores_are_made_afresh_after_an_interruption(monkeypatch, n_interrupts):
+def test_greedy_scores_are_recomputed_after_an_interruption(monkeypatch, n_interrupts):
     holder, wanted = data(), query({2: 5.0})
     query({}).evaluate(holder)
     real = greedy_kernels.update_sums
@@ -52,11 +52,11 @@ def test_greedy_scores_are_made_afresh_after_an_interruption(monkeypatch, n_inte
         monkeypatch.setattr(greedy_kernels, "update_sums", real)
         query({}).evaluate(holder)
     wanted.evaluate(holder)
-    (state,) = (value for key, value in holder.memory.incremental.items() if key[0] == Logistic())
+    (state,) = (value for key, value in holder.cache.incremental.items() if key[0] == Logistic())
     assert np.array_equal(state.sums, wanted.sums(data())[0])
 
 
-def test_scores_are_made_afresh_after_an_interruption(monkeypatch):
+def test_scores_are_recomputed_after_an_interruption(monkeypatch):
     holder, weights = data(), BoxedWeights(np.linspace(-1.0, 1.0, 6), 64.0)
     real = type(holder.design).scores
 
@@ -87,7 +87,7 @@ def test_a_subclass_keeps_its_own_slopes():
     assert value[0] == pytest.approx(1.5, rel=1e-3)
 
 
-def test_threads_take_turns(monkeypatch):
+def test_queries_of_several_threads_are_serialised(monkeypatch):
     """A query is evaluated while its thread holds the lock, so that no other sees what is half changed."""
     held = []
     monkeypatch.setattr(TargetMoment, "evaluate", lambda self, data: held.append(other_waits(data)) or np.zeros(1))
@@ -100,7 +100,7 @@ def test_threads_take_turns(monkeypatch):
 
 def other_waits(data):
     got = []
-    thread = threading.Thread(target=lambda: got.append(data.memory.lock.acquire(blocking=False)))
+    thread = threading.Thread(target=lambda: got.append(data.cache.lock.acquire(blocking=False)))
     thread.start()
     thread.join()
     return got == [False]
