@@ -84,10 +84,10 @@ ROW = "P1,40,1,clerk,yes,1970-01-01,1,ill"
     ("content", "says"),
     [
         ("", "is empty"),
-        (header_and(), "column names and no rows"),
+        (header_and(), "column names but no rows"),
         (header_and(ROW, ROW), "has only one value"),
-        (header_and(ROW, ROW.replace("40", SECRET).replace("ill", "well")), "column 'age' holds text"),
-        (header_and(ROW, ROW.replace("ill", SECRET)), "not among the classes"),
+        (header_and(ROW, ROW.replace("40", SECRET).replace("ill", "well")), "column 'age' contains text"),
+        (header_and(ROW, ROW.replace("ill", SECRET)), "not one of the classes"),
         (header_and(ROW, ROW.replace("ill", "")), "has missing values"),
         (header_and(ROW, ROW.replace(",1,clerk", ",,clerk")), "which the schema refuses"),
         (header_and(ROW, ROW.replace("yes", SECRET)), "more than true and false"),

@@ -220,7 +220,7 @@ class Schema:
         target = replace(self.target, unconfirmed=(), confirmed=_confirmed_entries(self.target))
         return replace(self, columns=columns, target=target)
 
-    def require_confirmed_entries(self, path: str | None = None) -> None:
+    def require_confirmed(self, path: str | None = None) -> None:
         """Refuse a schema with unconfirmed lines; ``path`` is its file, for the message."""
         names = self.unconfirmed
         if names:
@@ -263,7 +263,7 @@ class Schema:
         Categories lie between 0 and 1, and at most one of a column's indicators is 1, so the length of a row does not
         grow with the number of categories. ``by_name`` returns dicts by column name, for tables with names.
         """
-        self.require_confirmed_entries()
+        self.require_confirmed()
         target = self.target
         common: dict[str, Any] = {"classes": list(target.classes)} if target.kind == CLASSES else {}
         if target.kind == NUMBER:

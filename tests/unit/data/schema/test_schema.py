@@ -30,13 +30,13 @@ def schema_of(*columns, target=TARGET, **options):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Column("x", "number", 0), "needs low and high"),
+        (lambda: Column("x", "number", 0), "needs publicly known numbers low and high"),
         (lambda: Column("x", "number", 1, 1), "contradict"),
-        (lambda: Column("x", "number", 0, float("inf")), "needs low and high"),
+        (lambda: Column("x", "number", 0, float("inf")), "needs publicly known numbers low and high"),
         (lambda: Column("x", "number", 0, 1, scale=0), "scale"),
         (lambda: Column("x", "number", 0, 1, missing="median"), "missing of column 'x'"),
         (lambda: Column("x", "category", categories=("a",)), "at least 2"),
-        (lambda: Column("x", "category", categories=("a", "a")), "different"),
+        (lambda: Column("x", "category", categories=("a", "a")), "distinct"),
         (lambda: Column("x", "category", categories=("a", "b"), missing="c"), "one of its categories"),
         (lambda: Column("x", "category", categories=tuple(map(str, range(1001)))), "more than 1000"),
         (lambda: Column("x", "date"), "derive a number"),
@@ -68,7 +68,7 @@ def test_contradictions_are_refused(make, says):
         ('format = 1\n[target]\ncolumn="y"\nkind="number"\nlow=0\nhigh=1\n[columns.x]\nlow=1', "needs a kind"),
         (
             'format = 1\n[target]\ncolumn="y"\nkind="number"\nlow=0\nhigh=1\n[columns.x]\nkind="number"\nmin=1',
-            "no line 'min'",
+            "not have a line 'min'",
         ),
     ],
 )
@@ -306,7 +306,7 @@ def test_numeric_targets_and_refusals_of_drafts(tmp_path):
         ("x,y\n1,5\n2,5.0\n", "only one value"),
         ("x,y\n1,inf\n2,-inf\n", "has no values"),
         ("x,y\n1,\n2,\n", "has no values"),
-        ("y\n1\n2\n", "one column only"),
+        ("y\n1\n2\n", "only one column"),
         ("x,y\n", "no rows"),
         ("x,y\n1,2020-01-01\n2,2021-01-01\n", "neither numbers nor classes"),
     ]:
