@@ -15,7 +15,7 @@ from scipy import stats
 from dperm.privacy.local.categories import LocalHashing, RandomizedCategory
 from dperm.privacy.local.few_levels import FewLevels
 from dperm.privacy.local.one_bit import LATTICE, OneBit
-from dperm.privacy.local.shuffle import _ROUNDING, Shuffled, closed_form_epsilon
+from dperm.privacy.local.shuffle import ROUNDING, Shuffled, closed_form_epsilon
 
 EPSILONS = (0.0, 0.05, 0.2, 0.5, 0.9)
 
@@ -202,10 +202,10 @@ def test_binomial_probabilities_are_as_exact_as_the_bound_assumes():
                     p = mpmath.mpf(chance)
                     log_choose = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
                     exact = mpmath.exp(log_choose + k * mpmath.log(p) + (n - k) * mpmath.log(1 - p))
-                    assert abs(stats.binom.pmf(k, n, chance) / exact - 1) < _ROUNDING / 10
+                    assert abs(stats.binom.pmf(k, n, chance) / exact - 1) < ROUNDING / 10
                     if n == 10**4:
                         term, total = exact, mpmath.mpf(0)
                         for j in range(k, n):
                             term *= (n - j) * p / ((j + 1) * (1 - p))
                             total += term
-                        assert abs(stats.binom.sf(k, n, chance) / total - 1) < _ROUNDING / 10
+                        assert abs(stats.binom.sf(k, n, chance) / total - 1) < ROUNDING / 10

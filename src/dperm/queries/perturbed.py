@@ -28,8 +28,8 @@ __all__ = ["PeopleObjective", "PerturbedMinimum"]
 _UP = 1.0 + 2.0**-48
 _SLOPE_ERROR = 2.0**-49  # of a computed slope, relative to its bound: several times the rounding of its few operations
 _PIECES = 4  # a weight is split into this many whole numbers of at least 20 bits
-_MOST_DIRECT = 384  # more columns than this: conjugate gradients instead of a matrix
-_NEWTON_STEPS = 60  # then plain gradient steps, which always converge
+MOST_DIRECT = 384  # more columns than this: conjugate gradients instead of a matrix
+NEWTON_STEPS = 60  # then plain gradient steps, which always converge
 
 
 def _passes(grids: Grids) -> int:
@@ -172,7 +172,7 @@ class PeopleObjective(PrivateObjective):
         gradient = self.gradient(weights, linear)
         step = 0
         while not self._certified(weights, gradient, linear) <= tolerance:
-            if step < _NEWTON_STEPS:
+            if step < NEWTON_STEPS:
                 weights = self._search(weights, gradient, linear)
             else:
                 weights = weights - gradient / self._largest_curvature
@@ -188,7 +188,7 @@ class PeopleObjective(PrivateObjective):
     def _search(self, weights: FloatArray, gradient: FloatArray, linear: FloatArray) -> FloatArray:
         """One Newton step, halved until the function falls (Nocedal & Wright 2006, section 3.1)."""
         curvature = self._query.loss.curvature(self._scores(weights), self._data.target)
-        direct = self.size <= _MOST_DIRECT
+        direct = self.size <= MOST_DIRECT
         move = -(self._solve(curvature, gradient) if direct else self._conjugate(curvature, gradient))
         start, fall, length = self._value(weights, linear), float(gradient @ move), 1.0
         slack = 2.0**-40 * (abs(start) + 1.0)  # near the minimum the decrease is smaller than the rounding

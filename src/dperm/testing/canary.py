@@ -8,6 +8,8 @@ real, up to the stated confidence.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +32,7 @@ from dperm.queries.sampled import SampledQuery
 from dperm.solvers.base import Solver
 from dperm.testing._violation import demand
 
-__all__ = ["canary_value", "check_gradient_canary", "excess_delta"]
+__all__ = ["canary_value", "check_gradient_canary", "excess_delta", "replace_evaluations"]
 
 
 class _NoCharges:
@@ -78,6 +80,21 @@ def canary_value(query: Query, data: DesignData, present: bool) -> Any:
     n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
     shaped = value if n_outputs == 1 else value.reshape(size // n_outputs, n_outputs)
     return Summands.of_rows(shaped[None][: int(present)]) if isinstance(query, SampledQuery) else shaped
+
+
+@contextmanager
+def replace_evaluations(evaluate: Callable[[Query, Any], Any]) -> Iterator[None]:
+    """Let every holder of this process take ``evaluate(query, data)`` for the value of a query."""
+    usual = DataHolder._evaluate
+
+    def replaced(self: Any, query: Query) -> Any:
+        return evaluate(query, self._DataHolder__data)
+
+    DataHolder._evaluate = replaced  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        DataHolder._evaluate = usual  # type: ignore[method-assign]
 
 
 def _canary_data(data: DesignData, present: bool) -> DesignData:

@@ -110,13 +110,13 @@ def canonical_text(number: float) -> str | None:
 
 def _plain(values: list[Any]) -> RawColumn:
     """Return doubles if no cell is a text, else texts; each from its own cell alone."""
-    cells = [_cell(value) for value in values]
+    cells = [plain_cell(value) for value in values]
     if any(isinstance(cell, str) for cell in cells):
         return [canonical_text(cell) if isinstance(cell, float) else cell for cell in cells]
     return np.array([np.nan if cell is None else cell for cell in cells], np.float64)
 
 
-def _cell(value: Any) -> float | str | None:
+def plain_cell(value: Any) -> float | str | None:
     """Return a cell as a double (true is 1), a text, or None if it is missing."""
     if isinstance(value, str):
         return value

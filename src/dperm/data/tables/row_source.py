@@ -23,7 +23,7 @@ __all__ = ["ROWS_CHANGED", "ArrayRows", "RowSource", "row_source", "rows_per_blo
 
 ROWS_CHANGED = "X changed while it was read: its number of rows is different now."
 
-_BLOCK_BYTES = 1 << 23  # small next to memory, large next to the cost of a Python call per block
+BLOCK_BYTES = 1 << 23  # small next to memory, large next to the cost of a Python call per block
 _FEWEST_ROWS = 256
 
 
@@ -33,7 +33,7 @@ def rows_per_block(n_features: int) -> int:
     >>> rows_per_block(100), rows_per_block(10**6)
     (8192, 256)
     """
-    fitting = _BLOCK_BYTES // (8 * max(n_features, 1))
+    fitting = BLOCK_BYTES // (8 * max(n_features, 1))
     return int(max(_FEWEST_ROWS, 1 << max(fitting.bit_length() - 1, 0)))
 
 

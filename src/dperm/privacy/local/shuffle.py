@@ -30,7 +30,7 @@ _Blocks = tuple[FloatArray, FloatArray, FloatArray]
 MOST_PEOPLE = 10**9
 
 #: relative error allowed for a binomial probability in double precision; the tests measure it
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 _N_BLOCKS = (200, 60)  # for one statistic, and for each of several
 _N_SHARES = 16  # groups of similar shares
 _SPREAD = 14.0  # standard deviations that the blocks cover
@@ -288,7 +288,7 @@ def _divergence(others: FloatArray, chance: float, alpha: float, epsilon: float)
     start = np.floor((others + 1.0) * beta * chance / ((1.0 - chance) * alpha + beta * chance)) + 1.0
     at = alpha * stats.binom.pmf(start - 1.0, others, chance)
     beyond = math.expm1(epsilon) * stats.binom.sf(start - 1.0, others, chance)
-    return np.maximum(at - beyond, 0.0), _ROUNDING * (at + beyond)
+    return np.maximum(at - beyond, 0.0), ROUNDING * (at + beyond)
 
 
 def _bisect(delta_at: Callable[[float], float], most: float, delta: float, *, upper: bool) -> float:

@@ -29,7 +29,7 @@ SCALINGS = [
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
     """Blocks of 256 rows: 1000 rows make four, the last one shorter."""
-    monkeypatch.setattr(chunked, "_BLOCK_BYTES", 8 * P * 256)
+    monkeypatch.setattr(chunked, "BLOCK_BYTES", 8 * P * 256)
 
 
 def table(seed=0):

@@ -82,7 +82,7 @@ def test_a_record_changes_its_own_row_only(kind):
 
 def by_column(values):
     """Decide for the whole column, and leave the spelling to Python: one text spells everybody anew."""
-    cells = [raw._cell(value) for value in values]
+    cells = [raw.plain_cell(value) for value in values]
     if not any(isinstance(cell, str) for cell in cells):
         return np.array([np.nan if cell is None else cell for cell in cells], np.float64)
     return [None if cell is None else str(value) for cell, value in zip(cells, values, strict=True)]

@@ -30,7 +30,7 @@ UNIT = Bounds(features=(-1, 1), target=(-1, 1))
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(chunked, "_BLOCK_BYTES", 8 * P * 256)
+    monkeypatch.setattr(chunked, "BLOCK_BYTES", 8 * P * 256)
 
 
 def people():

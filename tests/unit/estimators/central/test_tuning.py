@@ -19,7 +19,6 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 
 from dperm import Bounds, Budget, DPLasso, DPLinearSVC, DPLogisticRegression, DPRidge, DPTuner, Ledger
-from dperm.data.holding.holder import DataHolder
 from dperm.errors import (
     BudgetRefused,
     InsecureSeedWarning,
@@ -38,7 +37,7 @@ from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Gaussian, OneOf, RepeatAndSelect, event_from_dict
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers import GradientDescent, GreedyCoordinateDescent
-from dperm.testing.canary import canary_value
+from dperm.testing.canary import canary_value, replace_evaluations
 
 BOUNDS = Bounds(features=(-1, 1), target=(-2, 2))
 QUICK = GradientDescent(n_steps=3)
@@ -208,12 +207,9 @@ def test_the_number_of_runs_is_geometric_and_candidates_are_uniform():
     assert stats.chisquare([counts[k] for k in range(1, 16)], 5000 * np.array(wrong)).pvalue < 1e-6
 
 
-def blind_result(monkeypatch, seed):
+def blind_result(seed):
     """Search while every release is noise around zero, whatever the data."""
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            DataHolder, "_evaluate", lambda self, query: canary_value(query, self._DataHolder__data, present=False)
-        )
+    with replace_evaluations(lambda query, data: canary_value(query, data, present=False)):
         X, y = labels(seed=seed)
         y = y ^ (seed % 2 == 0)  # the classes of one are the other way round than those of the other
         settings = {"strength": [1e-3, 0.1, 1.0, 5.0]}
@@ -222,8 +218,8 @@ def blind_result(monkeypatch, seed):
 
 
 @seeded
-def test_nothing_but_releases_decides(monkeypatch):
-    assert blind_result(monkeypatch, 1) == blind_result(monkeypatch, 2)
+def test_nothing_but_releases_decides():
+    assert blind_result(1) == blind_result(2)
 
 
 @seeded
@@ -235,7 +231,7 @@ def test_a_score_without_noise_is_caught(monkeypatch):
         return solved, float(np.mean((solved.design.scores(solved.weights) > 0) == self.data.target))
 
     monkeypatch.setattr(SearchRun, "fit_and_score", leaking)
-    assert blind_result(monkeypatch, 1) != blind_result(monkeypatch, 2)
+    assert blind_result(1) != blind_result(2)
 
 
 @seeded
@@ -424,15 +420,15 @@ def test_scores_must_be_comparable():
     assert DPTuner(DPRidge(), {"bounds": [BOUNDS, half]}).fit(X, y).best_params_["bounds"].target == (-2, 2)
 
 
-def test_a_cap_refuses_before_the_data_are_used(monkeypatch):
+def test_a_cap_refuses_before_the_data_are_used():
     ledger = Ledger()
     ledger.set_cap(Budget(0.5, 1e-5))
-    monkeypatch.setattr(DataHolder, "_evaluate", lambda self, query: pytest.fail("the data were used"))
-    with pytest.raises(BudgetRefused):
-        tuner(ledger=ledger).fit(*labels())
-    assert ledger.spent().n_fits == 0
-    with pytest.raises(BudgetRefused, match="without a finite guarantee"), pytest.warns(InsecureSeedWarning):
-        tuner(epsilon=0.1, ledger=ledger, insecure_seed=1).fit(*labels())
+    with replace_evaluations(lambda query, data: pytest.fail("the data were used")):
+        with pytest.raises(BudgetRefused):
+            tuner(ledger=ledger).fit(*labels())
+        assert ledger.spent().n_fits == 0
+        with pytest.raises(BudgetRefused, match="without a finite guarantee"), pytest.warns(InsecureSeedWarning):
+            tuner(epsilon=0.1, ledger=ledger, insecure_seed=1).fit(*labels())
 
 
 def test_a_search_that_fails_stays_charged_and_keeps_the_earlier_model(monkeypatch):

@@ -169,7 +169,7 @@ def test_gradient_steps_take_over_where_newton_does_not_arrive(monkeypatch):
     objective = PeopleObjective(data, query)
     linear = np.ones(data.design.d)
     wanted = objective.minimise(linear, 1e-9)
-    monkeypatch.setattr("dperm.queries.perturbed._NEWTON_STEPS", 0)
+    monkeypatch.setattr("dperm.queries.perturbed.NEWTON_STEPS", 0)
     np.testing.assert_allclose(objective.minimise(linear, 1e-9), wanted, atol=1e-9)
 
 
@@ -180,7 +180,7 @@ def test_many_columns_use_conjugate_gradients(monkeypatch):
         linear = np.linspace(-3.0, 3.0, data.design.d)
         wanted = objective.minimise(linear, 1e-9)
         with monkeypatch.context() as patch:
-            patch.setattr("dperm.queries.perturbed._MOST_DIRECT", 0)
+            patch.setattr("dperm.queries.perturbed.MOST_DIRECT", 0)
             np.testing.assert_allclose(objective.minimise(linear, 1e-9), wanted, atol=1e-8)
 
 

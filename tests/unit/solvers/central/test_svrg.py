@@ -21,7 +21,8 @@ from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise, Summand
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries import FullGradient, SampledCorrection
-from dperm.solvers import SOLVERS, GradientDescent, VarianceReducedDescent
+from dperm.solvers import SOLVERS, GradientDescent
+from dperm.solvers.central.svrg import VarianceReducedDescent
 from dperm.testing import (
     ContractViolation,
     check_gradient_canary,
