@@ -291,7 +291,7 @@ def test_whole_numbers_that_were_drafted_as_classes_are_noted(dperm, home):
     rows = "".join(f"{i % 7}.5,{i % 3}\n" for i in range(90))
     (home / "t.csv").write_text("x,y\n" + rows)
     drafted = dperm("schema", "t.csv", "--target", "y")
-    assert "taken for classes" in drafted.out
+    assert "treated as classes" in drafted.out
     assert dperm("schema", "--confirm", "schema.toml", "--yes").code == 0
     done = dperm("fit", "t.csv", "--epsilon", "1", "--schema", "schema.toml")
     assert done.code == 0, done.err
