@@ -227,7 +227,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
     assert done.code == 0, done.err
     assert package.load("model.json").privacy_report_.public["bounds"] == "bought"
     assert len(dperm("predict", "model.json", "people.csv").out.splitlines()) == 301
-    for age, says in (("old", "does not hold numbers only"), ("", "has missing or infinite values")):
+    for age, says in (("old", "must hold numbers only"), ("", "has missing or infinite values")):
         (home / "odd.csv").write_text(f"age,visits\n{age},1\n")
         refused = dperm("predict", "model.json", "odd.csv")
         assert (refused.code, refused.err.count("--"), says in refused.err) == (2, 0, True)
