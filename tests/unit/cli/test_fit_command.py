@@ -226,7 +226,7 @@ def test_ranges_of_numeric_columns_can_be_bought(dperm, people, home):
     assert done.code == 0, done.err
     assert package.load("model.json").privacy_report_.public["bounds"] == "bought"
     assert len(dperm("predict", "model.json", "people.csv").out.splitlines()) == 301
-    for age, says in (("old", "does not hold numbers only"), ("", "has missing or infinite values")):
+    for age, says in (("old", "must hold numbers only"), ("", "has missing or infinite values")):
         (home / "odd.csv").write_text(f"age,visits\n{age},1\n")
         refused = dperm("predict", "model.json", "odd.csv")
         assert (refused.code, refused.err.count("--"), says in refused.err) == (2, 0, True)
@@ -292,7 +292,7 @@ def test_whole_numbers_that_were_drafted_as_classes_are_noted(dperm, home):
     rows = "".join(f"{i % 7}.5,{i % 3}\n" for i in range(90))
     (home / "t.csv").write_text("x,y\n" + rows)
     drafted = dperm("schema", "t.csv", "--target", "y")
-    assert "taken for classes" in drafted.out
+    assert "treated as classes" in drafted.out
     assert dperm("schema", "--confirm", "schema.toml", "--yes").code == 0
     done = dperm("fit", "t.csv", "--epsilon", "1", "--schema", "schema.toml")
     assert done.code == 0, done.err

@@ -34,7 +34,7 @@ def test_a_draft_marks_what_it_read_and_is_refused_until_confirmed(dperm, people
     with pytest.raises(InvalidBounds, match="not confirmed as public"):
         Schema.read("schema.toml").bounds()
 
-    text = (home / "schema.toml").read_text().replace("# A wide range", "# my own remark\n# A wide range")
+    text = (home / "schema.toml").read_text().replace("# A range", "# my own remark\n# A range")
     (home / "schema.toml").write_text(text)
     assert dperm("schema", "--confirm", "schema.toml", "--yes").code == 0
     assert "# my own remark" in (home / "schema.toml").read_text()

@@ -86,5 +86,5 @@ def test_score_penalties_are_subtracted_from_the_scores():
     assert (plain.evaluate(data) - held.evaluate(data)).tolist() == [0.0, 1.0, 4.0]
     assert held.bound(data.facts) == plain.bound(data.facts) + 4.0
     for bad in (np.zeros(2), np.array([0.0, -1.0, 0.0]), np.array([0.0, np.nan, 0.0])):
-        with pytest.raises(InvalidInput, match="one for every point"):
+        with pytest.raises(InvalidInput, match="one per point"):
             QuantileScores(0, 0.5, grid, "high", bad)

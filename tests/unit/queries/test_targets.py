@@ -97,7 +97,7 @@ def test_deviation_is_exact_in_any_order():
 
 @pytest.mark.parametrize("centre", [math.nan, math.inf, -math.inf])
 def test_bad_centres(centre):
-    with pytest.raises(InvalidInput, match="centre must be finite"):
+    with pytest.raises(InvalidInput, match="centre must be a finite number"):
         TargetDeviation(centre)
 
 

@@ -298,5 +298,5 @@ def test_columns_of_one_name_are_named():
     with pytest.raises(InvalidData, match="more than one column named 'a'"):
         DPRidge(bounds=bounds).fit(table, np.zeros(5))
     by_number = Bounds(features=({0: -1, 1: -1}, {0: 1, 1: 1}), target=(-1, 1))
-    with pytest.raises(InvalidBounds, match="names must be text"):
+    with pytest.raises(InvalidBounds, match="whose names are text"):
         DPRidge(bounds=by_number).fit(pd.DataFrame(np.zeros((5, 2))), np.zeros(5))

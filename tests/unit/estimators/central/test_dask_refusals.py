@@ -34,14 +34,14 @@ def refused_partitions():
     cells[3, 1] = "Mrs. Smith"
     yield dask_array.from_array(cells, chunks=(2, 2)), "Dask array of type object"
     yield dask_array.from_array(np.ones((6, 2), complex), chunks=(2, 2)), "Dask array of type complex128"
-    yield lying_partitions([["Mrs. Smith", 0.1], [0.1, 0.2]]), "a partition of it could not be"
+    yield lying_partitions([["Mrs. Smith", 0.1], [0.1, 0.2]]), "one of its partitions could not be"
     yield lying_partitions([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]]), "its number of columns is different"
     typed = pd.DataFrame({"a": [0.1] * 6, "b": [1, None] * 3}).astype({"b": "Int64"})
     yield frames.from_pandas(typed, npartitions=2), "NaN or infinite values in column 'b'"
     mixed = pd.DataFrame({"a": [0.1] * 6, "b": pd.Series([0.2, "Mrs. Smith"] * 3, dtype=object)})
     plain = frames.from_pandas(typed.astype(float), npartitions=2)
     lying = plain.map_partitions(lambda part: mixed.iloc[:3], meta=typed.astype(float).iloc[:0])
-    yield lying, "a partition of it could not be"
+    yield lying, "one of its partitions could not be"
     objects = plain.map_partitions(lambda part: mixed.iloc[:3], meta=mixed.iloc[:0])
     yield objects, "column 'b' is of type object"
 
@@ -92,7 +92,7 @@ def check_graph():
     X = dask_array.from_array(cells, chunks=(1, 2)).astype(float)
     model = DPRidge(bounds=UNIT).fit(np.zeros((9, 2)), np.zeros(9))
     for use in (lambda: DPRidge(bounds=UNIT).fit(X, np.zeros(2)), lambda: model.saved_model().predict(X)):
-        with pytest.raises(InvalidData, match="a partition of it could not be worked out") as raised:
+        with pytest.raises(InvalidData, match="one of its partitions could not be computed") as raised:
             use()
         assert private(raised)
 
