@@ -60,7 +60,7 @@ def read_by_schema(table: TableFile, path: Path, target: str | None) -> Training
         raise InvalidInput(
             f"--target is {target!r} and {path.name} is for target {schema.target.name!r}: draft another."
         )
-    schema.require_confirmed_entries(str(path))
+    schema.require_confirmed(str(path))
     table.require([schema.target.name, *(column.name for column in schema.used)])
     known = {schema.target.name, *(column.name for column in schema.columns)}
     unknown = [name for name in table.names if name not in known]
