@@ -10,7 +10,9 @@ When the code behind a digest changes, the test suite fails until somebody has r
 ``make proofs`` (this program with ``--confirm``) writes the new digests. Confirm only what you have read:
 ``python tools/proofs.py --confirm src/dperm/privacy/local/one_bit.proof.md`` confirms one file.
 
-A digest is taken from the syntax tree without docstrings: comments, layout and wording do not change it.
+A digest is taken from the syntax tree without docstrings: comments, layout and wording do not change it. It includes
+whatever the named code uses of its own file: constants, helper functions and base classes. It is the same in every
+version of Python.
 """
 
 from __future__ import annotations
@@ -22,21 +24,27 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "dperm"
 HEADING = "## Covered code"
-_ENTRY = re.compile(r"^- `(?P<file>[\w/]+\.py)::(?P<name>[\w.]+)`(?: `(?P<digest>[0-9a-f]+)`)?$")
+_ENTRY = re.compile(r"^- `(?P<file>[\w/]+\.\w+)(?:::(?P<name>[\w.]+))?`(?: `(?P<digest>[0-9a-f]+)`)?$")
 _DIGITS = 12  # 48 bits: two versions of one function collide by chance once in 10^14
 
 
 @dataclass(frozen=True)
 class Covered:
-    """One function or class that a proof relies on, as its section lists it."""
+    """Code that a proof relies on, as its section lists it: a function, class or constant, or a whole file."""
 
     file: str
-    name: str
+    name: str | None
     digest: str | None
+
+    @property
+    def title(self) -> str:
+        return self.file if self.name is None else f"{self.file}::{self.name}"
 
 
 class ProofError(Exception):
@@ -60,50 +68,92 @@ def covered(proof: Path) -> list[Covered]:
 
 
 def digest(entry: Covered, source: Path = SOURCE) -> str:
-    """Return the digest of the code that an entry names, as it is now."""
+    """Return the digest of the code that an entry names, as it is now.
+
+    It covers the named code and whatever that code uses of the same file, however indirectly: constants, helper
+    functions, base classes. An entry without a name covers a whole file, of any language.
+    """
     path = source / entry.file
     if not path.is_file():
         raise ProofError(f"{entry.file} does not exist.")
-    node: ast.AST = ast.parse(path.read_text(encoding="utf-8"))
-    for part in entry.name.split("."):
-        node = _member(node, part, entry)
-    return hashlib.sha256(ast.dump(_without_docstrings(node)).encode()).hexdigest()[:_DIGITS]
-
-
-def _member(node: ast.AST, name: str, entry: Covered) -> ast.AST:
-    """Return what ``name`` is bound to in a module or class: all definitions, as an overload has several."""
-    found: list[ast.stmt] = []
-    for one in _statements(node):
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound = {one.name}
-        elif isinstance(one, ast.Assign):
-            bound = {target.id for target in one.targets if isinstance(target, ast.Name)}
-        elif isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-            bound = {one.target.id}
-        else:
-            continue
-        if name in bound:
-            found.append(one)
+    if entry.name is None:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
+    module = _Module.read(path)
+    parts = entry.name.split(".")
+    found = module.bound.get(parts[0], [])
+    for part in parts[1:]:
+        found = [one for node in found for one in _bindings(node).get(part, [])]
     if not found:
         raise ProofError(f"{entry.file} has no {entry.name}.")
-    return found[0] if len(found) == 1 else ast.Module(body=found, type_ignores=[])
+    used = module.used_by(found)
+    text = "\n".join([*(_dump(node) for node in found), *(_dump(node) for name in used for node in module.bound[name])])
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What the names of a file are bound to."""
+
+    bound: dict[str, list[ast.AST]]
+
+    @staticmethod
+    @cache
+    def read(path: Path) -> _Module:
+        return _Module(_bindings(_without_docstrings(ast.parse(path.read_text(encoding="utf-8")))))
+
+    def used_by(self, nodes: Iterable[ast.AST]) -> list[str]:
+        """Return the names of this file that some code uses, directly or through others; sorted."""
+        known, waiting = set[str](), list(nodes)
+        while waiting:
+            for one in ast.walk(waiting.pop()):
+                if isinstance(one, ast.Name) and one.id in self.bound and one.id not in known:
+                    known.add(one.id)
+                    waiting += self.bound[one.id]
+        return sorted(known)
+
+
+def _bindings(node: ast.AST) -> dict[str, list[ast.AST]]:
+    """Return what each name of a module or class is bound to; an overload or a branch gives it several."""
+    bound: dict[str, list[ast.AST]] = {}
+    for one in _statements(node):
+        names: list[str] = []
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [one.name]
+        elif isinstance(one, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            names = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+        for name in names:
+            bound.setdefault(name, []).append(one)
+    return bound
 
 
 def _statements(node: ast.AST) -> Iterable[ast.stmt]:
-    for one in getattr(node, "body", []):
-        yield one
-        if isinstance(one, ast.If | ast.Try):  # a definition that depends on a version or a platform
-            yield from _statements(one)
+    """All statements of a module or class, also those that depend on a version or a platform."""
+    for field in ("body", "orelse", "handlers", "finalbody"):
+        for one in getattr(node, field, []):
+            if isinstance(one, ast.stmt):
+                yield one
+            if isinstance(one, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+                yield from _statements(one)
 
 
 def _without_docstrings(node: ast.AST) -> ast.AST:
     for one in ast.walk(node):
-        if (
-            isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            and ast.get_docstring(one) is not None
-        ):
+        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if ast.get_docstring(one) is not None:
             one.body = one.body[1:] or [ast.Pass()]
     return node
+
+
+def _dump(node: Any) -> str:
+    """A syntax tree as text that is the same in every version of Python: fields that are empty are left out."""
+    if isinstance(node, ast.AST):
+        filled = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+        return f"{type(node).__name__}({', '.join(f'{name}={_dump(value)}' for name, value in filled)})"
+    if isinstance(node, list):
+        return f"[{', '.join(_dump(one) for one in node)}]"
+    return repr(node)
 
 
 def problems(proof: Path, source: Path = SOURCE) -> list[str]:
@@ -120,9 +170,9 @@ def problems(proof: Path, source: Path = SOURCE) -> list[str]:
             found.append(f"{proof.name}: {error}")
             continue
         if entry.digest is None:
-            found.append(f"{proof.name}: {entry.file}::{entry.name} has never been confirmed.")
+            found.append(f"{proof.name}: {entry.title} has never been confirmed.")
         elif entry.digest != now:
-            found.append(f"{proof.name}: {entry.file}::{entry.name} has changed since the proof was read.")
+            found.append(f"{proof.name}: {entry.title} has changed since the proof was read.")
     return found
 
 
@@ -130,7 +180,7 @@ def confirm(proof: Path, source: Path = SOURCE) -> bool:
     """Write the present digests into a proof; return whether any was new."""
     text = proof.read_text(encoding="utf-8")
     head, heading, _ = text.partition(f"\n{HEADING}\n")
-    lines = [f"- `{entry.file}::{entry.name}` `{digest(entry, source)}`" for entry in covered(proof)]
+    lines = [f"- `{entry.title}` `{digest(entry, source)}`" for entry in covered(proof)]
     renewed = f"{head}{heading}\n" + "\n".join(lines) + "\n"
     if renewed != text:
         proof.write_text(renewed, encoding="utf-8")

@@ -30,14 +30,26 @@ proofs = _load_tool()
 CODE = '''
 """A module."""
 
-class Noise:
+FACTOR, LIMIT = 3.0, 9.0
+
+class Base:
+    norm = "l2"
+
+class Noise(Base):
     """Adds noise."""
 
     scale = 2.0
 
     def add(self, value):
         """Return the value with noise."""
-        return value + self.scale
+        return value + _spread(self.scale)
+
+
+def _spread(scale):
+    try:
+        return FACTOR * scale
+    except OverflowError:
+        return LIMIT
 
 
 def other():
@@ -71,13 +83,27 @@ def test_unconfirmed_code_is_reported_and_confirming_ends_it(folder):
 @pytest.mark.parametrize(
     ("old", "new", "noticed"),
     [
-        ("value + self.scale", "value + self.scale / 2", True),
-        ("scale = 2.0", "scale = 1.0", True),
+        ("value + _spread", "value + 0.5 * _spread", True),
+        ("    scale = 2.0", "    scale = 1.0", True),
+        ("FACTOR * scale", "scale", True),
+        ("FACTOR, LIMIT = 3.0, 9.0", "FACTOR, LIMIT = 1.0, 9.0", True),
+        ('norm = "l2"', 'norm = "l1"', True),
+        ("return LIMIT", "return 0.0", True),
         ("return value", "# a comment\n        return value", False),
         ('"""Return the value with noise."""', '"""In other words."""', False),
         ("return 1", "return 2", False),
     ],
-    ids=["an expression", "a constant of the class", "a comment", "a docstring", "code that is not covered"],
+    ids=[
+        "an expression",
+        "a constant of the class",
+        "a helper",
+        "a constant of the module",
+        "a base class",
+        "a handler of errors",
+        "a comment",
+        "a docstring",
+        "code that is not used",
+    ],
 )
 def test_a_change_of_covered_code_is_noticed_and_nothing_else(folder, old, new, noticed):
     source, proof = folder
@@ -92,6 +118,7 @@ def test_a_change_of_covered_code_is_noticed_and_nothing_else(folder, old, new, 
         ("# Noise\n", "needs one section"),
         ("# Noise\n\n## Covered code\n", "is empty"),
         ("# Noise\n\n## Covered code\n\n- noise.py\n", "is not of the form"),
+        ("# Noise\n\n## Covered code\n\n- `noise.js`\n", "does not exist"),
         ("# Noise\n\n## Covered code\n\n- `noise.py::missing`\n", "has no missing"),
         ("# Noise\n\n## Covered code\n\n- `gone.py::Noise`\n", "does not exist"),
     ],
@@ -101,6 +128,22 @@ def test_a_wrong_section_is_reported(folder, text, message):
     proof.write_text(text)
     (found,) = proofs.problems(proof, source)
     assert message in found
+
+
+def test_a_whole_file_can_be_covered(folder):
+    source, proof = folder
+    (source / "client.js").write_text("const scale = 2;\n")
+    proof.write_text("# Noise\n\n## Covered code\n\n- `client.js`\n")
+    proofs.confirm(proof, source)
+    assert proofs.problems(proof, source) == []
+    (source / "client.js").write_text("const scale = 1;\n")
+    assert proofs.problems(proof, source)
+
+
+def test_a_digest_does_not_depend_on_the_version_of_python(folder):
+    """Newer versions add fields to the syntax tree; the value was computed with Python 3.11, 3.12 and 3.13."""
+    source, _ = folder
+    assert proofs.digest(proofs.Covered("noise.py", "Noise", None), source) == "e83e83d43db3"
 
 
 def _mentions_proof(module: str) -> bool:

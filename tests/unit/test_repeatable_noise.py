@@ -50,6 +50,7 @@ def drawn(folder: Path, *choice: str, **environment: str) -> dict[str, list[str]
         env={
             **os.environ,
             "DPERM_FRESH_NOISE": "",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # plugins of other tests take seconds to load
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             **environment,
         },

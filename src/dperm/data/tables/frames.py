@@ -32,7 +32,8 @@ NUMBERS_ONLY = "X must hold numbers only: encode text columns by a rule that is 
 
 _TEXT = "holds text or categories: encode it by a rule that is public"
 _DATES = "holds dates or times: turn it into numbers by a rule that is public, such as days since a public date"
-_OBJECTS = "holds objects: every cell must be a number, or text that is a number"
+#: scikit-learn's own checks look for "argument must be a string or a number" in this sentence
+_OBJECTS = "holds objects: every cell of this argument must be a number, or a string that is a number"
 
 
 def _library(X: Any) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any
 
 from dperm.errors import InvalidInput, Unsupported
@@ -46,6 +47,13 @@ __all__ = [
 class Event:
     """Base of all events."""
 
+    def __post_init__(self) -> None:
+        """Keep numbers of other types as doubles: a curve in lower precision is no upper bound."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Real) and not isinstance(value, int | float):
+                object.__setattr__(self, field.name, float(value))
+
 
 @dataclass(frozen=True)
 class _Noise(Event):
@@ -53,6 +61,7 @@ class _Noise(Event):
     replacement_ratio: float = 2.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive(f"noise_multiplier of {type(self).__name__}", self.noise_multiplier)
         if not 1.0 <= self.replacement_ratio <= 2.0:
             raise InvalidInput(f"replacement_ratio must be between 1 and 2, not {self.replacement_ratio!r}.")
@@ -89,6 +98,7 @@ class RandomizedResponse(Event):
     n_values: int = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("epsilon of RandomizedResponse", self.epsilon)
         if self.n_values != int(self.n_values) or self.n_values < 2:
             raise InvalidInput(f"n_values must be a whole number >= 2, not {self.n_values!r}.")
@@ -106,6 +116,7 @@ class PoissonGaussian(Event):
     rate: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("noise_multiplier of PoissonGaussian", self.noise_multiplier)
         if not 0.0 < self.rate <= 1.0:
             raise InvalidInput(f"rate must be in (0, 1], not {self.rate!r}.")
@@ -124,6 +135,7 @@ class ObjectivePerturbation(Event):
     curvature_ratio: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("noise_multiplier of ObjectivePerturbation", self.noise_multiplier)
         if not (math.isfinite(self.curvature_ratio) and self.curvature_ratio >= 0.0):
             raise InvalidInput(f"curvature_ratio must be finite and at least 0, not {self.curvature_ratio!r}.")
@@ -136,6 +148,7 @@ class ZCDP(Event):
     rho: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("rho of ZCDP", self.rho)
 
 
@@ -147,6 +160,7 @@ class ApproximateDP(Event):
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("epsilon of ApproximateDP", self.epsilon)
         if not 0.0 <= self.delta < 1.0:
             raise InvalidInput(f"delta of ApproximateDP must be in [0, 1), not {self.delta!r}.")
@@ -165,6 +179,7 @@ class RepeatAndSelect(Event):
     shape: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (math.isfinite(self.mean_runs) and self.mean_runs > 1.0):
             raise InvalidInput(f"mean_runs must be above 1, not {self.mean_runs!r}.")
         if not (math.isfinite(self.shape) and self.shape > -1.0):
@@ -178,6 +193,7 @@ class OneOf(Event):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "events", tuple(self.events))
         if not self.events:
             raise InvalidInput("OneOf needs at least one event.")
@@ -198,6 +214,7 @@ class Repeat(Event):
     count: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.count != int(self.count) or self.count < 0:
             raise InvalidInput(f"count must be a whole number >= 0, not {self.count!r}.")
         object.__setattr__(self, "count", int(self.count))
@@ -210,6 +227,7 @@ class Composed(Event):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "events", tuple(self.events))
 
 

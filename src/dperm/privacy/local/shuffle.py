@@ -88,6 +88,7 @@ def closed_form_epsilon(epsilon: float, n: int, delta: float) -> float:
     _check(n, delta)
     if not is_finite_number(epsilon) or epsilon <= 0.0:
         raise InvalidBudget(f"epsilon of a report must be a positive finite number, not {epsilon!r}.")
+    epsilon, delta = float(epsilon), float(delta)  # lower precision would break the bound
     if epsilon > math.log(n / (16.0 * math.log(2.0 / delta))):
         return epsilon
     ratio = math.exp(epsilon)
@@ -243,6 +244,7 @@ class Shuffled:
     def epsilon(self, delta: float) -> ShuffleBound:
         """Return bounds on epsilon at this delta."""
         _check(self.n, delta)
+        delta = float(delta)
         own = math.log(self._ratio)
         # the theorem requires that nothing is known about who sends which kind of report
         closed = closed_form_epsilon(self.report.epsilon, self.n, delta) if self.known_shares is None else math.inf

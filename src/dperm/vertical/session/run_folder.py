@@ -25,7 +25,7 @@ __all__ = ["Record", "RunFolder"]
 
 _SLOTS = ("record.0", "record.1")
 _MOST_BYTES = 1 << 33
-_MAGIC = b"dpvrec01"
+_MAGIC = b"dpvrec02"
 _HEAD = struct.Struct("<8sQQ16s")
 
 

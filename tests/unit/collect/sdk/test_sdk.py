@@ -6,7 +6,9 @@ import copy
 import gzip
 import json
 import math
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from programs import find_node
 
 from dperm.collect import Collection
 from dperm.collect.sdk import bundle
+from dperm.collect.sdk import python as python_client
 from dperm.collect.sdk.python import Device, RefusedTask, answer, check, record
 from dperm.collect.sdk.python.device import LENGTH, parse_task
 from dperm.privacy.local.one_bit import OneBit
@@ -395,3 +398,11 @@ def test_values_are_accepted_in_every_form_or_refused(logistic: Collection) -> N
         with pytest.raises(ValueError, match="by name, or as a list"):
             record(document, bad, "left")
     assert all(map(math.isnan, record(document, None, "left")))
+
+
+def test_the_python_client_can_be_copied_into_an_application(tmp_path):
+    """It imports neither dperm nor numpy: devices run it as it is."""
+    shutil.copytree(Path(python_client.__file__).parent, tmp_path / "client")
+    code = "import sys, client; assert not {'dperm', 'numpy'} & set(sys.modules), 'it needs more than itself'"
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

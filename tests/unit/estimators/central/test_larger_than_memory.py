@@ -230,7 +230,7 @@ def test_wrong_use(tmp_path):
         (lambda: ParquetTable(tmp_path / "people.parquet", ["age", "agee"]), InvalidInput, "has no column 'agee'"),
         (lambda: ParquetTable(tmp_path / "people.parquet", "age"), InvalidInput, "list of distinct names"),
         (lambda: table.drop("agee"), InvalidInput, "no column 'agee'; the columns are"),
-        (lambda: table[0], InvalidInput, "by their name or by a list of names"),
+        (lambda: table[0], InvalidInput, "by a name or by a list of names"),
         (lambda: DPRidge(bounds=UNIT).fit(table, y[:-1]), InvalidData, "inconsistent numbers of samples"),
         (lambda: DPRidge(bounds=UNIT).fit(table.drop("y"), None), InvalidData, "requires y to be passed"),
         (lambda: DPRidge(bounds=UNIT).fit(X, y).predict(table), InvalidData, "X has 5 features"),

@@ -508,3 +508,12 @@ def test_broken_events_are_refused(data: dict[str, Any]) -> None:
 def test_invalid_events_are_refused(make: Callable[[], Event]) -> None:
     with pytest.raises(InvalidInput):
         make()
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_numbers_of_lower_precision_do_not_lower_a_bound(kind):
+    """A curve that is computed in single or half precision is no upper bound: events keep doubles."""
+    number = kind(7.828125)
+    for event in (Gaussian, Laplace):
+        assert type(event(number).noise_multiplier) in (float, np.float64)
+        assert composition.upper_epsilon(event(number), 1e-6) == composition.upper_epsilon(event(float(number)), 1e-6)

@@ -4,7 +4,7 @@ It uses the standard library only and imports nothing else of dperm, so an appli
 Whatever is added here must keep that, and must compute the same as ``js/dperm.js``.
 """
 
-from dperm.collect.sdk.python.device import Device, load, parse_task
-from dperm.collect.sdk.python.report import RefusedTask, answer, check, random_word, record
+from .device import Device, load, parse_task
+from .report import RefusedTask, answer, check, random_word, record
 
 __all__ = ["Device", "RefusedTask", "answer", "check", "load", "parse_task", "random_word", "record"]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dperm.collect.sdk.python.report import RefusedTask, answer, check, record
+from .report import RefusedTask, answer, check, record
 
 __all__ = ["LENGTH", "Device", "load", "parse_task"]
 
