@@ -38,11 +38,12 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Writes into every proof that it is about the present code: only after reading the proofs whose code has changed.
+# Writes into proofs that they are about the present code: only after reading those whose code has changed.
+# `make proofs PROOF=src/dperm/queries/targets.proof.md` confirms one file.
 proofs: $(VENV)/.dev
-	$(BIN)/python tools/proofs.py --confirm
+	$(BIN)/python tools/proofs.py --confirm $(PROOF)
 
-# Runs `make lint` and a check of the commit's subject before every commit.
+# Before every commit: style (mended where possible), types, import contracts, proofs, and the commit's subject.
 hooks: $(VENV)/.dev
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type commit-msg
 

@@ -78,7 +78,7 @@ def digest(entry: Covered, source: Path = SOURCE) -> str:
         raise ProofError(f"{entry.file} does not exist.")
     if entry.name is None:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
-    module = _Module.read(path)
+    module = _Module.of(path.read_text(encoding="utf-8"))
     parts = entry.name.split(".")
     found = module.bound.get(parts[0], [])
     for part in parts[1:]:
@@ -98,8 +98,8 @@ class _Module:
 
     @staticmethod
     @cache
-    def read(path: Path) -> _Module:
-        return _Module(_bindings(_without_docstrings(ast.parse(path.read_text(encoding="utf-8")))))
+    def of(text: str) -> _Module:
+        return _Module(_bindings(_without_docstrings(ast.parse(text))))
 
     def used_by(self, nodes: Iterable[ast.AST]) -> list[str]:
         """Return the names of this file that some code uses, directly or through others; sorted."""

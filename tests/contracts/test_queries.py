@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 
 from dperm.data.design.weights import BoxedWeights
-from dperm.objective import Logistic
+from dperm.objective import LOSSES, Logistic, Multinomial
 from dperm.queries import QUERIES, FirstMoment, FullGradient, GradientCoordinate, QuantileScores, SecondMoment
 from dperm.testing import QUERY_EXAMPLES, ContractViolation, check_query
 from dperm.testing.data import Layout
+from dperm.testing.examples import LOSS_EXAMPLES
 
 
 def test_every_query_has_an_example():
     assert set(QUERY_EXAMPLES) == set(QUERIES)
+
+
+def test_every_loss_has_an_example():
+    """A loss without an example is in no sensitivity check. The multinomial one has cases of its own there."""
+    assert {type(loss) for loss in (*LOSS_EXAMPLES, Multinomial(3))} == set(LOSSES.values())
 
 
 @pytest.mark.parametrize("name", sorted(QUERIES))

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dperm.objective import LOSSES
+from dperm.privacy.mechanisms.standard import MECHANISMS
 from dperm.queries import QUERIES
 from dperm.solvers import SOLVERS, Automatic
+from dperm.solvers.vertical import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,7 +63,7 @@ def other():
 @pytest.mark.parametrize("proof", proofs.all_proofs(), ids=lambda proof: proof.name)
 def test_proof_is_about_the_present_code(proof):
     found = proofs.problems(proof)
-    advice = "Read the proof against the code, mend it if needed, then run `make proofs`."
+    advice = f"Read it against the code, mend it if needed, then `make proofs PROOF={proof.relative_to(ROOT)}`."
     assert not found, "\n".join([*found, advice])
 
 
@@ -151,16 +154,20 @@ def _mentions_proof(module: str) -> bool:
     if path.with_suffix(".proof.md").exists():
         return True
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-    return any((ROOT / "src" / "dperm" / name).exists() for name in re.findall(r"[\w/]+\.proof\.md", docstring))
+    named = re.findall(r"[\w/]+\.proof\.md", docstring)
+    return any((folder / name).exists() for name in named for folder in (path.parent, ROOT / "src" / "dperm"))
 
 
-@pytest.mark.parametrize("kind", [*SOLVERS.values(), Automatic], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*SOLVERS.values(), Automatic, *TASKS.values()], ids=lambda kind: kind.name)
 def test_every_solver_has_a_proof_or_names_the_one_that_covers_it(kind):
     assert _mentions_proof(kind.__module__)
 
 
-@pytest.mark.parametrize("kind", list(QUERIES.values()), ids=lambda kind: kind.name)
-def test_every_query_is_covered_by_a_proof(kind):
+REGISTERED = [*QUERIES.values(), *SOLVERS.values(), *TASKS.values(), *MECHANISMS.values(), *LOSSES.values()]
+
+
+@pytest.mark.parametrize("kind", REGISTERED, ids=lambda kind: kind.__name__)
+def test_every_registered_class_is_covered_by_a_proof(kind):
     path = str(Path(*kind.__module__.split(".")[1:]).with_suffix(".py"))
     names = {kind.__name__, *(base.__name__ for base in kind.__mro__)}
     entries = [entry for proof in proofs.all_proofs() for entry in proofs.covered(proof) if entry.file == path]

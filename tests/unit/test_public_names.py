@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -73,6 +72,4 @@ def test_an_unknown_name_is_refused():
 @pytest.mark.parametrize("name", ["Ledger", "Bounds", "DPLogisticRegression"])
 def test_a_name_does_not_load_optional_extras(name):
     code = f"import json, sys, dperm; dperm.{name}; print(json.dumps([m for m in {HEAVY[4:7]} if m in sys.modules]))"
-    start = time.perf_counter()
     assert run(code) == []
-    assert time.perf_counter() - start < 20.0

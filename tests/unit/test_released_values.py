@@ -151,11 +151,17 @@ def compare(record, name, found):
         values = {**(kept["values"] if same else {}), name: found}
         RECORD.write_text(json.dumps({"processor": processor(), "values": values}, sort_keys=True, indent=1) + "\n")
         return
-    assert found == record[name]
+    assert found == record.get(name), "if this is meant: DPERM_RECORD=1 python -m pytest -n 0 " + __file__
 
 
 def test_the_record_is_of_these_fits(record):
-    assert RECORDING or set(record) == {*FITS, *(f"vertical {name}" for name in TASKS)}
+    known = {*FITS, *(f"vertical {name}" for name in TASKS)}
+    if RECORDING:
+        kept = json.loads(RECORD.read_text()) if RECORD.exists() else {"values": {}}
+        kept["values"] = {name: value for name, value in kept["values"].items() if name in known}
+        RECORD.write_text(json.dumps(kept, sort_keys=True, indent=1) + "\n")
+    else:
+        assert set(record) == known
 
 
 @pytest.mark.parametrize("name", FITS)

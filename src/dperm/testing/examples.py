@@ -67,9 +67,9 @@ from dperm.solvers import (
     WhitenedDescent,
 )
 
-__all__ = ["MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
+__all__ = ["LOSS_EXAMPLES", "MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
 
-_LOSSES: tuple[Loss, ...] = (Logistic(), Squared(residual_clip=0.8), Huber(0.5), SmoothedHinge(0.5))
+LOSS_EXAMPLES: tuple[Loss, ...] = (Logistic(), Squared(residual_clip=0.8), Huber(0.5), SmoothedHinge(0.5))
 
 
 def _weights(rng: Any, facts: Facts, n_outputs: int = 1) -> list[Any]:
@@ -79,7 +79,7 @@ def _weights(rng: Any, facts: Facts, n_outputs: int = 1) -> list[Any]:
 
 def _full_gradients(rng: Any, facts: Facts) -> list[Query]:
     queries: list[Query] = []
-    for loss in (*_LOSSES, Multinomial(3)):
+    for loss in (*LOSS_EXAMPLES, Multinomial(3)):
         for weights in _weights(rng, facts, loss.n_outputs):
             queries += [FullGradient(loss, weights, clip) for clip in (None, 0.3 * facts.row_bound, 1e-3)]
     return queries
@@ -96,13 +96,13 @@ def _blocks(rng: Any, facts: Facts) -> list[Query]:
     size = max(1, facts.d // 2)
     blocks = [
         GradientBlock(loss, weights, clip, tuple(rng.choice(facts.d, size, replace=False).tolist()))
-        for loss in (*_LOSSES, Multinomial(3))
+        for loss in (*LOSS_EXAMPLES, Multinomial(3))
         for weights in _weights(rng, facts, loss.n_outputs)
         for clip in (None, 0.2 * facts.row_bound)
     ]
     kept = [
         GradientBlock(loss, weights, clip, (int(rng.integers(facts.d)),))
-        for loss in _LOSSES
+        for loss in LOSS_EXAMPLES
         for weights in _kept_weights(rng, facts)
         for clip in (None, 0.1)
     ]
@@ -112,7 +112,7 @@ def _blocks(rng: Any, facts: Facts) -> list[Query]:
 def _coordinates(rng: Any, facts: Facts) -> list[Query]:
     return [
         GradientCoordinate(loss, weights, clip, (int(rng.integers(facts.d)),))
-        for loss in _LOSSES
+        for loss in LOSS_EXAMPLES
         for weights in (*_weights(rng, facts), *_kept_weights(rng, facts))
         for clip in (None, 0.1)
     ]
@@ -122,7 +122,7 @@ def _penalised_atoms(rng: Any, facts: Facts) -> list[Query]:
     some = {int(j): float(rng.uniform(-5.0, 5.0)) for j in range(facts.d) if rng.random() < 0.5}
     return [
         PenalisedAtomScores(loss, SparseWeights(facts.d, entries, 5.0), penalty, (facts.d - 1,))
-        for loss in _LOSSES
+        for loss in LOSS_EXAMPLES
         for entries in ({}, some)
         for penalty in (SeparablePenalty(l1=0.1), SeparablePenalty(l1=0.05, l2=0.3), SeparablePenalty(l2=2.0))
     ]
@@ -196,14 +196,14 @@ def _corrections(rng: Any, facts: Facts) -> list[Query]:
     zero, near, far = _weights(rng, facts)
     return [
         SampledCorrection(loss, one, two, clip, limit)
-        for loss in _LOSSES
+        for loss in LOSS_EXAMPLES
         for one, two in ((near, zero), (far, -far))
         for clip, limit in ((1e9, None), (0.3 * facts.row_bound, None), (0.2 * facts.row_bound, 0.3))
     ]
 
 
 def _perturbed(rng: Any, facts: Facts) -> list[Query]:
-    return [PerturbedMinimum(loss, rng.uniform(0.5, 2.0, facts.d) * facts.n, 1e3) for loss in _LOSSES]
+    return [PerturbedMinimum(loss, rng.uniform(0.5, 2.0, facts.d) * facts.n, 1e3) for loss in LOSS_EXAMPLES]
 
 
 def _maps(rng: Any, facts: Facts) -> list[RowMap]:
@@ -216,7 +216,7 @@ def _maps(rng: Any, facts: Facts) -> list[RowMap]:
 def _mapped_gradients(rng: Any, facts: Facts) -> list[Query]:
     return [
         MappedGradient(loss, weights, rows, clip, label_independence)
-        for loss in (*_LOSSES, Multinomial(3))
+        for loss in (*LOSS_EXAMPLES, Multinomial(3))
         for weights in _weights(rng, facts, loss.n_outputs)
         for rows in _maps(rng, facts)
         for clip, label_independence in ((1e3, 0.0), (0.2, 1.0), (0.3, 0.5))
@@ -231,7 +231,7 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     FullGradient.name: _full_gradients,
     GradientBlock.name: _blocks,
     GradientCoordinate.name: _coordinates,
-    AtomScores.name: lambda rng, facts: [AtomScores(lo, w) for lo in _LOSSES for w in _weights(rng, facts)],
+    AtomScores.name: lambda rng, facts: [AtomScores(lo, w) for lo in LOSS_EXAMPLES for w in _weights(rng, facts)],
     PenalisedAtomScores.name: _penalised_atoms,
     GreedyScores.name: _greedy_scores,
     Curvature.name: _curvatures,

@@ -72,6 +72,7 @@ def check_rows_are_alone(function: Callable[..., np.ndarray], z: np.ndarray, y: 
 def test_registry_names_every_class() -> None:
     assert set(LOSSES) >= {"logistic", "multinomial", "squared", "huber", "smoothed_hinge"}
     assert all(cls.name == name for name, cls in LOSSES.items())
+    assert {type(loss) for loss in (*SCALAR, *VECTOR)} == set(LOSSES.values()), "add the loss to the lists above"
 
 
 @pytest.mark.parametrize("loss", SCALAR, ids=repr)

@@ -59,7 +59,7 @@ def test_the_plan_is_what_the_search_does():
     text = str(plan)
     assert "search over 3 candidates of DPLogisticRegression on 400 rows and 4 columns: epsilon 2 of 2" in text
     assert "candidate solver='frank-wolfe'\n  one run of it:\n" in text
-    assert "1 x correct predictions" in text
+    assert "1 x number of correct predictions" in text
 
 
 def test_the_plan_refuses_what_the_search_would():

@@ -185,7 +185,7 @@ def test_columns_of_a_parquet_table_by_name_and_by_list(tmp_path):
     for wrong in (lambda: table["nope"], lambda: table[["a", "nope"]], lambda: table.drop("nope")):
         with pytest.raises(InvalidInput, match="there is no column 'nope'; the columns are 'a', 'b', 'c', 'y'"):
             wrong()
-    with pytest.raises(InvalidInput, match="by their name or by a list"):
+    with pytest.raises(InvalidInput, match="by a name or by a list"):
         table[0]
 
 
