@@ -203,14 +203,14 @@ def test_scores_that_cannot_be_raced_are_refused_before_anything_is_reserved(tmp
     before = len(ledger.entries())
     X, y = sparse_classes()
     solver = GreedyCoordinateDescent(box=1e12)
-    with pytest.raises(Unsupported, match="raced"):
+    with pytest.raises(Unsupported, match="too large for their sensitivity"):
         DPLogisticRegression(
             bounds=Bounds(centre=0.0, scale=1.0, clip=3.0), solver=solver, ledger=ledger, fit_intercept=False
         ).fit(sp.csr_array(X), y)
     assert len(ledger.entries()) == before
 
 
-def test_a_solver_that_leaves_its_plan_is_stopped_in_the_rehearsal(tmp_path):
+def test_a_solver_that_leaves_its_plan_is_stopped_in_the_dry_run(tmp_path):
     class UsesLessNoise(GradientDescent):
         def solve(self, objective, holder, calibrated, progress=None):
             return super().solve(objective, holder, replace(calibrated, scale=calibrated.scale / 2), progress)
@@ -218,7 +218,7 @@ def test_a_solver_that_leaves_its_plan_is_stopped_in_the_rehearsal(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db", dataset="people")
     before = len(ledger.entries())
     X, y = sparse_classes()
-    with pytest.raises(PlanViolation, match="another cost"):
+    with pytest.raises(PlanViolation, match="at a different cost"):
         DPLogisticRegression(bounds=Bounds(features=(-3, 3)), solver=UsesLessNoise(3), ledger=ledger).fit(X, y)
     assert len(ledger.entries()) == before
 

@@ -342,7 +342,7 @@ def test_bad_options(options, word):
         (Objective(Multinomial(3)), InvalidInput, "takes two classes"),
         (Objective(Logistic(), constraint=Box(0.0, 1.0)), Unsupported, "l1 ball, not on the constraint 'box'"),
         (Objective(Logistic(), BoxPenalty(0.0, 1.0)), Unsupported, "takes no box"),
-        (Objective(Logistic(), GroupL2(0.1, ((0, 1),))), Unsupported, "not one and the same"),
+        (Objective(Logistic(), GroupL2(0.1, ((0, 1),))), Unsupported, "not the same for every weight"),
     ],
 )
 def test_objectives_that_do_not_fit_are_refused_in_the_plan(objective, kind, sentence):

@@ -150,7 +150,7 @@ def test_refusals():
         with pytest.raises(InvalidInput, match=f"^{next(iter(wrong))} must be"):
             VarianceReducedDescent(**wrong)
     for wrong in ({"clip": 0.0}, {"clip": 1.0, "limit": -1.0}):
-        with pytest.raises(InvalidInput, match="must be positive"):
+        with pytest.raises(InvalidInput, match="must be above 0"):
             SampledCorrection(Logistic(), np.zeros(2), np.zeros(2), **wrong)
 
 
