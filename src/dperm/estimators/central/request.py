@@ -142,9 +142,9 @@ class PreparedFit:
         if forecast is not None:
             if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
                 out.append("the forecast shows no gain over predicting one value for everybody")
-            # Only declared ranges are checked, also those that a schema gives as scales with clip 1: other scales
-            # follow the data, and so do bought ranges, up to a factor of 2 or with a note after the fit.
-            declared = self.request.bounds.features is not None or self.request.bounds.clip == 1.0
+            # Only declared ranges are checked: declared scales follow the data, and so do bought ranges, up to a
+            # factor of 2 or with a note after the fit.
+            declared = self.request.bounds.declares_ranges
             narrow = forecast.min_column_deviation
             if declared and narrow is not None and narrow > _NARROW:
                 out.append(f"{_narrow_columns(narrow)}: declare narrower ranges, or Bounds(centre=, scale=, clip=)")

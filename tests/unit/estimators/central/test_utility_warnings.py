@@ -110,6 +110,8 @@ def test_the_ranges_of_a_schema_are_warned_of_like_declared_ones():
     schema = Schema((*numbers, smoker), Target("ill", "classes", classes=(0, 1)))
     assert schema.bounds().features is None  # categories: given as scales
     n_columns = len(schema.encoded_names)
+    assert not Schema((smoker,), schema.target).bounds().declares_ranges  # no range could be narrower
+    assert Bounds.from_schema(schema).declares_ranges  # by name
     for bounds in (Bounds(features=(0, 100)), schema.bounds()):
         plan = DPLogisticRegression(bounds=bounds).plan(2000, n_columns)
         assert any("of their declared range lose at least half" in text for text in plan.warnings)
