@@ -154,9 +154,9 @@ class TooFewPeople(Unsupported):
         if self.option is not None:
             advice.append(f"or set {self.option}")
         return (
-            f"{self.n_people} people are too few for {self.n_features} columns at epsilon {self.epsilon:g}: weights "
-            f"are significant with about {self.min_people} people, and a fit reaches half of the possible improvement "
-            f"over the null model with about {self.people_needed}; {', '.join(advice)}."
+            f"{self.n_people} people are too few for {self.n_features} columns at epsilon {self.epsilon:g}: about "
+            f"{self.min_people} people are needed to distinguish anything from noise, and about {self.people_needed} "
+            f"for a useful model; {', '.join(advice)}."
         )
 
 

@@ -132,8 +132,10 @@ def _show_result(output: Output, saved: Any, *facts: Any) -> None:
 
     def show(output: Output) -> None:
         output.lines(summary_rows(saved, *facts))
-        if found := effects(saved):
-            output.table(("column", "effect over its whole range"), found, right=(1,))
+        found, about = effects(saved)
+        if found:
+            output.table(("column", "effect"), found, right=(1,))
+            output.text(about)
         else:
             output.text(
                 "Every effect is 0: no column could be distinguished from the noise. More rows, fewer columns or a "

@@ -78,8 +78,10 @@ def show_command(name: str, address: str | None, output: Output) -> None:
                 f"{spent.reserved_unsettled} of them reserved but not settled (running or crashed): they count too."
             )
         output.table(_HEADER, rows, right=(3, 4, 5))
+        unrecorded = any(row[3].startswith("~") for row in rows)
+        about = " (~: none was recorded, so its own cost at that delta)" if unrecorded else ""
         output.text(
-            "Each line shows the budget that the use asked for (~: none was recorded, so its own cost at that delta). "
+            f"Each line shows the budget that the use asked for{about}. "
             f"These do not add up: the total is composed from all releases and stated at delta {spent.delta:.2g}."
         )
         output.text(f"Head of the hash chain: {opened.head}")
@@ -104,10 +106,12 @@ def cap_command(
     budget = Budget(epsilon, delta)
     unknown = _unknown_name(address, name)
     if not yes and sys.stdin is not None and sys.stdin.isatty():
-        question = f"A cap never changes. Limit {name!r} to epsilon {epsilon:g} at {delta:g}?"
+        question = f"A cap cannot be changed later. Limit {name!r} to epsilon {epsilon:g} at {delta:g}?"
         click.confirm(f"{unknown[:1].upper()}{unknown[1:]} {question}".lstrip(), abort=True, err=True)
     elif unknown and not yes:
-        raise InvalidInput(f"{unknown} A cap never changes: check the name, and use --yes to set it all the same.")
+        raise InvalidInput(
+            f"{unknown} A cap cannot be changed later: repeat the command with --yes to set it for {name!r}."
+        )
     elif unknown:
         output.note(f"note: {unknown}")
     opened = open_ledger(address, name, create=True)  # a cap is best set before the first fit
@@ -160,16 +164,22 @@ def _unknown_name(address: str | None, name: str) -> str:
     """Return a sentence if a data set is not in the ledger, which need not exist yet; otherwise an empty text."""
     where = ledger_file(address)
     if where is not None and not where.exists():
-        return f"there is no ledger at {where} yet, and no data set {name!r}."
-    return _not_in(open_ledger(address, name), name)
+        return f"there is no ledger at {where} yet."
+    names = open_ledger(address, name).datasets()
+    if name in names:
+        return ""
+    return f"the ledger has no data set {name!r} yet" + (f" (it has {_listed(names)})." if names else ".")
 
 
 def _not_in(opened: Any, name: str) -> str:
     names = opened.datasets()
     if name in names:
         return ""
-    known = ", ".join(shlex.quote(one) for one in names[:8]) or "none"
-    return f"the ledger {opened.address} has no data set {name!r}; it has {known}."
+    return f"the ledger {opened.address} has no data set {name!r}; it has {_listed(names) or 'none'}."
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(shlex.quote(one) for one in names[:8])
 
 
 def _epsilon(value: float) -> str:

@@ -58,7 +58,7 @@ def main() -> None:
         code: Any = cli.main(prog_name="dperm", standalone_mode=False)
     except click.exceptions.Abort as error:
         if not isinstance(error.__cause__, KeyboardInterrupt):  # the answer to a question was no, or nobody answered
-            _exit("not confirmed: nothing was written; use --yes if nobody can answer.", 1)
+            _exit("not confirmed: nothing was written; use --yes in scripts.", 1)
         _exit(_interrupted(), 1)
     except KeyboardInterrupt:
         _exit(_interrupted(), 1)

@@ -14,7 +14,7 @@ from dperm.estimators.central.scoring import PaidScore
 from dperm.estimators.persistence.prediction import column_limits
 from dperm.estimators.persistence.saved import SavedClassifier, SavedModel
 from dperm.privacy.ledger import Spent
-from dperm.reporting.page import report_page
+from dperm.reporting.page import ABOUT_EFFECTS, report_page
 from dperm.reporting.report import noisy_score
 
 __all__ = ["OwnersScore", "budget_sentence", "effects", "page_of", "score_sentence", "summary_data", "summary_rows"]
@@ -65,9 +65,11 @@ def _effects(model: SavedModel) -> list[tuple[str, float]]:
     return sorted(found, key=lambda pair: -abs(pair[1]))
 
 
-def effects(model: SavedModel) -> list[tuple[str, str]]:
-    """Return the largest effects as texts."""
-    return [(name, f"{value:+.3g}") for name, value in _effects(model)[:_MOST] if value]
+def effects(model: SavedModel) -> tuple[list[tuple[str, str]], str]:
+    """Return the largest effects as texts, and what they mean."""
+    found = [(name, f"{value:+.3g}") for name, value in _effects(model) if value]
+    count = f"The {_MOST} largest of {len(found):,} effects. " if len(found) > _MOST else ""
+    return found[:_MOST], f"{count}{ABOUT_EFFECTS}"
 
 
 def page_of(model: SavedModel) -> str:

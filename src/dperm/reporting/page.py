@@ -20,7 +20,13 @@ from dperm.reporting.labels import noise_label, query_label
 from dperm.reporting.report import PrivacyReport, ReleaseLine
 from dperm.reporting.style import PAGE_STYLE
 
-__all__ = ["report_page"]
+__all__ = ["ABOUT_EFFECTS", "report_page"]
+
+#: explains a table of effects
+ABOUT_EFFECTS = (
+    "Change in the prediction (for classes: in its score, the log-odds of a logistic model) from the low to the high "
+    "end of each column's range. These values contain noise: small ones, and their signs, may be chance."
+)
 
 _MOST_WEIGHTS = 10
 _MOST_DECLARED = 8
@@ -31,6 +37,8 @@ _BELIEFS = (0.01, 0.1, 0.5)
 #: Unicode categories of characters that do not show, or change the direction of the text around them
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
+#: up to this epsilon the odds between two records change by at most about a tenth
+_ALMOST_NOTHING = 0.1
 #: above this epsilon the odds between two records can change by more than 20 to 1
 _WEAK = 3.0
 
@@ -96,7 +104,7 @@ def _verdict(report: PrivacyReport) -> str:
             "Treat the model as if it contained the data.</div>"
         )
     seen = _seen(guarantee)
-    if guarantee.epsilon <= 1.0:
+    if guarantee.epsilon <= _ALMOST_NOTHING:
         verdict = (
             f"Anyone who sees {seen} learns almost the same about a person, whether or not that person's record was "
             "used."
@@ -168,10 +176,7 @@ def _strength(report: PrivacyReport) -> str:
     after = "".join(f"<td class=n>at most {_percent(belief.after(prior))}</td>" for prior in _BELIEFS)
     exceeded = ""
     if belief.exceedance > 0.0:
-        exceeded = (
-            f"<p>The probability that the belief rises further is at most {belief.exceedance:.2g}. It is not delta: "
-            "delta also weighs by how much.</p>"
-        )
+        exceeded = f"<p>The probability that the belief rises further is at most {belief.exceedance:.2g}.</p>"
     loose = ""
     if guarantee.looseness > 0.0005:
         loose = (
@@ -223,8 +228,8 @@ def _budget(report: PrivacyReport) -> str:
     figure = ""
     if isinstance(cap, int | float):
         used, room = ledger.get("used_after") or 0.0, ledger.get("room_for_epsilon") or 0.0
-        left = f"room for one more fit of about epsilon {room:.3g}" if room > 0 else "nothing more is admitted"
-        text += f". That is {used:.0%} of its cap of epsilon {cap:.4g} (charges add up, epsilons do not); {left}."
+        left = f"room for one more fit of about epsilon {room:.3g}" if room > 0 else "no further fit is possible"
+        text += f". That is {used:.0%} of its cap of epsilon {cap:.4g}; {left}."
         before = ledger.get("used_before")
         if before is None and fits not in (None, 1):  # charged to the name the data are known by: no figure before
             parts = [Part("all uses together", used, "s0")]
@@ -244,10 +249,10 @@ def _weights(weights: Sequence[tuple[str, float]]) -> str:
         return ""
     shown = list(weights)[:_MOST_WEIGHTS]
     rows = "".join(f"<tr><th scope=row>{_name(name)}</th><td class=n>{value:+.3g}</td></tr>" for name, value in shown)
-    count = f"{len(shown)} largest of {len(weights):,}" if len(weights) > len(shown) else f"{len(shown)}"
+    count = f"The {len(shown)} largest of {len(weights):,} effects. " if len(weights) > len(shown) else ""
     return (
-        f'<h2>What the model found</h2><p class="about" id="effects">The {count} effects over a column\'s whole range; '
-        'part of the released model.</p><div class="halves"><table aria-describedby="effects"><thead><tr><th scope=col>'
+        f'<h2>What the model found</h2><p class="about" id="effects">{count}{_text(ABOUT_EFFECTS)}</p>'
+        '<div class="halves"><table aria-describedby="effects"><thead><tr><th scope=col>'
         f"column</th><th scope=col class=n>effect</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 

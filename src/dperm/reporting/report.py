@@ -162,7 +162,7 @@ class PrivacyReport:
         lines = [f"No guarantee: {self.reason}"]
         if self.guarantee is not None:
             lines = [self.guarantee.sentence(), f"Protected: {self.guarantee.unit}."]
-        lines += [f"Not covered: {'; '.join(self.not_covered)}."] if self.not_covered else []
+        lines += _bullets("Not covered:", self.not_covered)
         lines += ["Released:"] if self.releases else []
         for line in self.releases:
             forfeited = (f"{line.forfeited} of them planned but unused",) if line.forfeited else ()
@@ -171,8 +171,12 @@ class PrivacyReport:
             lines.append(f"In addition to the model: {self.score_sentence()}.")
         lines += [f"Warning: {text}." for text in self.public.get("warnings", ())]
         if self.guarantee is not None:
-            lines += [f"Assumed: {text}." for text in self.guarantee.assumptions]
+            lines += _bullets("Assumed:", self.guarantee.assumptions)
         return "\n".join(lines)
+
+
+def _bullets(title: str, items: tuple[str, ...]) -> list[str]:
+    return [title, *(f"- {text}." for text in items)] if items else []
 
 
 def noisy_score(kind: str, value: float, low: float, high: float, n: int) -> str:

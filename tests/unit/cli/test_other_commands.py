@@ -137,7 +137,16 @@ def test_a_wrong_ledger_path_is_a_usage_error(dperm, people, home, command):
 def test_a_reservation_without_a_budget_shows_its_own_epsilon(dperm, home):
     book = Ledger(Ledger.default_path(), dataset="people")
     book.reserve(Gaussian(20.0), "replace-one", "by hand")
-    assert "~0." in dperm("ledger", "show", "people").out
+    shown = dperm("ledger", "show", "people").out
+    assert "~0." in shown
+    assert "(~: none was recorded" in " ".join(shown.split())
+
+
+def test_a_mark_that_is_not_shown_is_not_explained(dperm, people):
+    dperm(*FIT)
+    shown = dperm("ledger", "show", "people").out
+    assert "Each line shows the budget" in shown
+    assert "~" not in shown
 
 
 def test_a_cap_on_an_unknown_name_needs_confirmation(dperm, people, home, monkeypatch):
@@ -149,7 +158,7 @@ def test_a_cap_on_an_unknown_name_needs_confirmation(dperm, people, home, monkey
     dperm(*FIT)
     refused = dperm(*cap)
     assert refused.code == 2
-    assert "has no data set 'peopel'; it has people." in refused.err
+    assert "the ledger has no data set 'peopel' yet (it has people). A cap cannot be changed later" in refused.err
     assert "--yes" in refused.err
     assert json.loads(dperm("ledger", "list", "--json").out)["datasets"][0]["dataset"] == "people"
     done = dperm(*cap, "--yes")

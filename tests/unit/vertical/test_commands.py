@@ -38,7 +38,7 @@ def test_a_simulation_that_trains_is_charged_and_reports_it(organisations, comma
     assert all("reserve" not in org.kinds(name) for name in ("lab", "org-a", "org-b"))
     code, said = command("vertical", "simulate", "--charge", *_configs(org))
     assert code == 0, said
-    assert "epsilon 1.0 is charged to the ledgers of lab" in said
+    assert "epsilon 1.0 will be charged to the ledgers of lab" in said
     for name in ("lab", "org-a", "org-b"):
         assert org.kinds(name).count("reserve") == org.kinds(name).count("settle") == 1
 

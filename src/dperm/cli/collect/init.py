@@ -105,7 +105,10 @@ def init(
         about["enough"] = bool(people >= plan.people_needed)
 
     def show(to: Output) -> None:
-        to.lines([(key.replace("_", " "), str(value)) for key, value in about.items()])
+        shown = {key.replace("_", " "): str(value) for key, value in about.items() if key != "enough"}
+        if "enough" in about:
+            shown["enough people"] = "yes" if about["enough"] else "no"
+        to.lines(list(shown.items()))
         if about.get("enough") is False:
             to.note(
                 f"dperm: note: {people} people are too few: about {about['people_needed']} are needed for half of the "

@@ -23,9 +23,12 @@ def show_estimate(to: Output, data: dict[str, Any]) -> None:
     if model is None:
         to.text(f"No estimate yet: {data['reason']}")
         return
-    for title, rows in _tables(model):
+    tables = _tables(model)
+    for title, rows in tables:
         to.text("")
         to.table([title, "estimate", "from", "to", "unshrunk"][: len(rows[0])], rows, right=(1, 2, 3, 4))
+    if any(row[2] for _, rows in tables for row in rows):
+        to.text(f"From and to: the ends of a {100.0 * model.get('confidence', 0.95):g}% interval.")
     if model.get("shrinkage"):
         to.text(f"Note: {model['shrinkage']}.")
     if model.get("intervals_reason"):

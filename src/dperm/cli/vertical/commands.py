@@ -302,7 +302,9 @@ def simulate(configs: Sequence[Path], charge: bool) -> None:
                 '--charge, or use `method = "connection-test"`, which charges nothing.'
             )
         epsilon = spec.options.get("epsilon")
-        click.echo(f"dperm: note: epsilon {epsilon} is charged to the ledgers of {owners}", err=True)
+        click.echo(
+            f"dperm: note: epsilon {epsilon} will be charged to the ledgers of {owners} when the run starts", err=True
+        )
     identities = temporary_identities([first.name, *spec.parties])
     handlers = {name: PartyPolicy(given[name], identities[name]) for name in spec.parties}
     for handler in handlers.values():

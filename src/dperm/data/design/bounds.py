@@ -269,6 +269,18 @@ class Bounds:
         return 1.0 if self.scale is not None else _RANGE_SPREAD
 
     @property
+    def declares_ranges(self) -> bool:
+        """Whether ranges are declared, also as half widths with clip 1, as by a schema; indicators do not count."""
+        if self.scale is None or self.clip != 1.0:
+            return self.features is not None
+
+        def differs(given: NumberPerColumn | None, usual: float) -> bool:
+            values = list(given.values()) if isinstance(given, Mapping) else given
+            return values is not None and bool(np.any(np.asarray(values, np.float64) != usual))
+
+        return differs(self.scale, 1.0) or differs(self.centre, 0.0)
+
+    @property
     def scaled_clip(self) -> float:
         """Bound on a scaled entry."""
         return 1.0 if self.clip is None else float(self.clip)

@@ -42,7 +42,7 @@ __all__ = [
     "prepare_fit",
 ]
 
-ONE_RECORD = "each person stands in at most one row"
+ONE_RECORD = "each person has at most one row"
 PUBLIC_N = "the number of rows is public"
 BOUNDS_PUBLIC = "the declared bounds do not come from these data"
 TYPES_PUBLIC = "the columns' types are public: those of type bool need no bounds"

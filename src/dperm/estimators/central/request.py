@@ -141,19 +141,13 @@ class PreparedFit:
         forecast = self.forecast
         if forecast is not None:
             if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
-                out.append(
-                    "the forecast shows no gain over predicting one value for everybody (it rests on bounds, which are "
-                    "often pessimistic)"
-                )
+                out.append("the forecast shows no gain over predicting one value for everybody")
             # Only declared ranges are checked: declared scales follow the data, and so do bought ranges, up to a
             # factor of 2 or with a note after the fit.
-            declared = self.request.bounds.features is not None
+            declared = self.request.bounds.declares_ranges
             narrow = forecast.min_column_deviation
             if declared and narrow is not None and narrow > _NARROW:
-                out.append(
-                    f"{_narrow_columns(narrow)} lose half of their weight or more: declare narrower ranges, or "
-                    "Bounds(centre=, scale=, clip=)"
-                )
+                out.append(f"{_narrow_columns(narrow)}: declare narrower ranges, or Bounds(centre=, scale=, clip=)")
             out += forecast.warnings
         return tuple(out)
 
@@ -286,8 +280,11 @@ def _own_part(request: FitRequest, budget: Budget, n_features: int) -> Budget:
 
 def _narrow_columns(min_deviation: float) -> str:
     if min_deviation >= 0.5:  # no column's standard deviation is above half of its range
-        return "all columns, however spread over their declared ranges,"
-    return f"columns whose standard deviation is below about {min_deviation:.1%} of their declared range"
+        return "with these declared ranges every column loses at least half of its weight"
+    return (
+        f"columns whose standard deviation is below about {min_deviation:.1%} of their declared range lose at least "
+        "half of their weight"
+    )
 
 
 def _doubtful_ranges(prepared: PreparedFit) -> list[str]:
@@ -297,14 +294,14 @@ def _doubtful_ranges(prepared: PreparedFit) -> list[str]:
         missed = rank_error(request.purchase, calibrated) / n
         if missed > INNERMOST_LEVEL:  # further inside than that no quantile is bought
             out.append(
-                f"the ranges bought for columns may be misplaced by up to {min(missed, 1.0):.0%} of the records, and a "
-                "column with a misplaced range adds nothing to the model: declare bounds if you can"
+                f"with {n} rows the bought ranges of columns may be wrong by up to {min(missed, 1.0):.0%} of the "
+                "records, and such a column adds nothing: declare bounds if you can"
             )
     if request.buys_target:
         missed = rank_error(request.purchase, calibrated, TargetQuantileScores) / n
         if missed > _ROUGH:
             out.append(
-                f"the range bought for the target may be misplaced by up to {missed:.0%} of the records, and several "
+                f"the range bought for the target may be wrong by up to {missed:.0%} of the records, and several "
                 "times too wide or too narrow: declare Bounds(target=(lo, hi)) if you can"
             )
     return out

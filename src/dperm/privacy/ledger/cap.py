@@ -206,8 +206,8 @@ def admit(cap: Cap, event: Event, before: PastCharges) -> Charge:
         f"{math.ceil(1000.0 * cost.amount / cap.limit) / 10.0:g}%" if math.isfinite(cost.amount) else "more than all"
     )
     raise BudgetRefused(
-        f"the plan takes {asked} of the cap of data set {name!r} (epsilon={cap.budget.epsilon:g} at "
-        f"delta={cap.budget.delta:g}) and {math.floor(1000.0 * left / cap.limit) / 10.0:g}% is left, room for Gaussian "
-        f"releases of about epsilon={cap.fits_epsilon(left):.3g}: ask for less",
+        f"the plan needs {asked} of the cap of data set {name!r} (epsilon={cap.budget.epsilon:g} at "
+        f"delta={cap.budget.delta:g}), but only {math.floor(1000.0 * left / cap.limit) / 10.0:g}% is left, enough for "
+        f"a fit of about epsilon={cap.fits_epsilon(left):.3g}: ask for less",
         dataset=name,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def test_from_a_description_to_an_estimate(run: Any) -> None:
     text = run("estimate", "speed")
     assert "seconds" in text
     assert "epsilon 1 per person" in text
+    assert "the ends of a 95% interval" in text
     # another collector's counts, merged twice
     run("simulate", "speed.json", "--people", "5000", "--database", "other.db")
     run("counts", "speed", "other.json", "--database", "other.db")
@@ -296,6 +298,7 @@ def test_a_wrong_address_names_the_right_form(run: Any, url: str) -> None:
 def test_too_few_people_are_reported(run: Any) -> None:
     about = json.loads(run("init", "speed.json", *SPEED, "--people", "50", "--json"))
     assert about["enough"] is False
+    assert re.search(r"enough people +no\b", run("init", "speed.json", *SPEED, "--people", "50"))
     assert about["people_needed"] > 50
     run("simulate", "speed.json", "--people", "50", "--database", "few.db")
     said = json.loads(run("estimate", "speed", "--database", "few.db", "--json"))["reason"]

@@ -51,7 +51,7 @@ def test_a_secure_fit_has_a_guarantee_within_its_budget(neighbours, bounds, epsi
     assert guarantee.neighbours == neighbours
     assert guarantee.view == "model"
     assert "label included" in guarantee.unit
-    assert "each person stands in at most one row" in guarantee.assumptions
+    assert "each person has at most one row" in guarantee.assumptions
     assert "the number of rows is public" in guarantee.assumptions
     assert "keyed by the operating system" in report.randomness
     assert f"epsilon {guarantee.epsilon:.4g}" in report.summary()

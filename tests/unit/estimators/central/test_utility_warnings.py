@@ -97,13 +97,26 @@ def test_the_forecast_shows_which_columns_are_lost(wide):
 
 def test_declared_ranges_in_which_columns_are_easily_lost_are_warned_of():
     plan = DPLogisticRegression(bounds=Bounds(features=(0, 100))).plan(2000, 20)
-    assert any("of their declared range lose half" in text for text in plan.warnings)
+    assert any("of their declared range lose at least half" in text for text in plan.warnings)
     hopeless = DPLogisticRegression(epsilon=0.1, bounds=Bounds(features=(0, 100))).plan(100, 20)
-    assert any(
-        text.startswith("all columns, however spread over their declared ranges, lose") for text in hopeless.warnings
-    )
+    assert any("every column loses at least half of its weight" in text for text in hopeless.warnings)
     for bounds in (None, Bounds(scale=1, clip=3.0)):
         assert not any("declared range" in text for text in DPLogisticRegression(bounds=bounds).plan(300, 20).warnings)
+
+
+def test_the_ranges_of_a_schema_are_warned_of_like_declared_ones():
+    numbers = [Column(f"x{k}", "number", low=0.0, high=100.0) for k in range(20)]
+    smoker = Column("smoker", "category", categories=("no", "yes", "unknown"))
+    schema = Schema((*numbers, smoker), Target("ill", "classes", classes=(0, 1)))
+    assert schema.bounds().features is None  # categories: given as scales
+    n_columns = len(schema.encoded_names)
+    assert not Schema((smoker,), schema.target).bounds().declares_ranges  # no range could be narrower
+    assert Bounds.from_schema(schema).declares_ranges  # by name
+    for bounds in (Bounds(features=(0, 100)), schema.bounds()):
+        plan = DPLogisticRegression(bounds=bounds).plan(2000, n_columns)
+        assert any("of their declared range lose at least half" in text for text in plan.warnings)
+        hopeless = DPLogisticRegression(epsilon=0.1, bounds=bounds).plan(100, n_columns)
+        assert any("every column loses at least half of its weight" in text for text in hopeless.warnings)
 
 
 @pytest.mark.parametrize("maker", [DPLasso, DPElasticNet])

@@ -59,7 +59,8 @@ def test_too_few_people_are_refused_with_how_many_it_takes(people):
     x, y, _ = people(5, 2000, 6)
     model = LocalLogisticRegression(1.0, bounds=UNIT)
     with pytest.raises(
-        Unsupported, match=f"about {model.plan(2000, 5).min_people} people.* about {model.plan(2000, 5).people_needed};"
+        Unsupported,
+        match=f"about {model.plan(2000, 5).min_people} people.* about {model.plan(2000, 5).people_needed} for",
     ):
         model.fit(x, y)
     assert not hasattr(model, "coef_")

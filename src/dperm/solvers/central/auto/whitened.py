@@ -249,7 +249,7 @@ class WhitenedDescent(Solver):
             assumptions=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
                 "rows have similar lengths, and the noise of the second moments does not hide the metric",
-                "the other columns fill their ranges: a column whose standard deviation is below about "
+                "every column is well spread over its range: one whose standard deviation is below about "
                 f"{min(max(min_deviation, 1e-3), 0.5):.1%} of its range loses half of its weight or more",
                 f"the columns can explain about {recipe.explainable * square:.2g} of a constant's loss",
             ),
