@@ -177,9 +177,9 @@ class NeverTheLastLevel(FewLevels):
     [
         (OneWordForTwo(1.0), "independent"),
         (SameWordsInTwoParts(1.0), "independent"),
-        (HalfPrice(2.0, 4), "event promises"),
-        (HalfPriceBit(1.0), "event promises"),
-        (MoreAnswersThanThereAre(1.0, 3), "event promises"),
+        (HalfPrice(2.0, 4), "event claims"),
+        (HalfPriceBit(1.0), "event claims"),
+        (MoreAnswersThanThereAre(1.0, 3), "event claims"),
         (DecodesTooWide(1.0), "biased"),
         (OnePointTooFew(1.0), "times as likely"),
         (NoClip(2.0, 4), "times as likely"),
