@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-quick test-fresh test-slow test-oldest lint proofs hooks docs bench bench-peers clean
+.PHONY: demo test test-fast test-long test-fresh test-slow test-oldest lint proofs hooks docs bench bench-peers clean
 
 demo: $(VENV)/.run
 	$(BIN)/dperm demo
@@ -14,11 +14,11 @@ demo: $(VENV)/.run
 test: lint test-fast
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(WORKERS)
-
-# Only the fast unit tests, for the time between two commits.
-test-quick: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not long"
+
+# What takes longest: contract suites, audits, whole programs. Continuous integration runs it after `make test`.
+test-long: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "long and not slow"
 
 # The same with fresh noise: each statistical test may alarm by chance, so look at a failure before believing it.
 test-fresh: $(VENV)/.dev

@@ -14,7 +14,17 @@ from postgres_server import Unavailable, postgres_server
 from programs import find_chromium
 
 #: folders and files whose tests take most of the time: contract suites, audits and whole programs
-_LONG = ("tests/contracts/", "tests/audit/", "tests/e2e/", "tests/unit/test_repeatable_noise.py")
+_LONG = (
+    "tests/contracts/",
+    "tests/audit/",
+    "tests/e2e/",
+    "tests/unit/estimators/central/test_sklearn_checks.py",
+    "tests/unit/estimators/local/test_sklearn_checks.py",
+    "tests/unit/privacy/ledger/test_processes.py",
+    "tests/unit/test_docs.py",
+    "tests/unit/test_repeatable_noise.py",
+    "tests/unit/vertical/session/test_protocol.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
