@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-long test-fresh test-slow test-oldest lint proofs hooks docs bench bench-peers clean
+.PHONY: demo test test-fast test-long test-fresh test-slow test-oldest lint proofs hooks docs bench bench-peers mutants clean
 
 demo: $(VENV)/.run
 	$(BIN)/dperm demo
@@ -65,6 +65,11 @@ bench-peers: $(VENV)/.dev
 	$(BIN)/python benchmarks/peers.py $(PEERS)
 	$(BIN)/python benchmarks/fit_speed.py
 
+# Mutation testing of the code that privacy rests on: hours, in a copy under .mutants/; a run that is stopped goes on.
+# `make mutants MUTANTS="--part 0.05"` takes minutes once it is known which tests run which line.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tools.mutants $(MUTANTS)
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
 	  { echo "dperm needs Python 3.11, 3.12 or 3.13; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
@@ -90,4 +95,4 @@ $(OLDEST)/.dev: pyproject.toml constraints-oldest.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) dperm-demo site docs/gallery/*.svg .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(OLDEST) .mutants dperm-demo site docs/gallery/*.svg .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

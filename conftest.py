@@ -1,7 +1,8 @@
 """Makes noise repeatable: a test that passed once passes again, on any machine and in any order.
 
 Tests check noise in thousands of places, each with a small chance of a false alarm; with fresh noise one run in a few
-would fail. So noise is keyed by the name of the test (or of the shared fixture) instead of by the operating system.
+would fail. So noise is keyed by the name of the test (or of the shared fixture) instead of by the operating system;
+so are the fingerprints of tables, whose sketches are random samples of rows.
 ``make test-fresh`` runs the same tests with the operating system's keys; tests marked ``fresh_noise`` always use them.
 Programs that a test starts run as they do for users: their noise is always fresh.
 """
@@ -18,7 +19,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from dperm.privacy import randomness
+from dperm.privacy.ledger import fingerprints
+from dperm.privacy.randomness import keys_from
 
 FRESH = bool(os.environ.get("DPERM_FRESH_NOISE"))
 
@@ -27,18 +29,24 @@ settings.register_profile("repeatable", derandomize=True)
 
 @contextmanager
 def _keys_named(name: str) -> Iterator[None]:
-    """Derive keys from ``name`` and a running number; in a forked process also from its id, so that they differ."""
-    usual, process, numbers = randomness._fresh_key, os.getpid(), itertools.count(1)
+    """Derive keys from ``name`` and a running number; in a forked process also from its id, so that they differ.
+
+    As ``dperm.testing.repeatable_noise`` does, which is not used here: importing ``dperm.testing`` takes seconds, also
+    for a single test that needs nothing of it. Fingerprints share the running number: other numbers would change the
+    noise with which every statistical test was looked at.
+    """
+    usual, process, numbers = fingerprints.new_key, os.getpid(), itertools.count(1)
 
     def key() -> bytes:
         number, here = next(numbers), os.getpid()  # each number once, also among threads
         return hashlib.sha256(f"{name} {number} {here if here != process else ''}".encode()).digest()
 
-    randomness._fresh_key = key
+    fingerprints.new_key = key
     try:
-        yield
+        with keys_from(key):
+            yield
     finally:
-        randomness._fresh_key = usual
+        fingerprints.new_key = usual
 
 
 def _without_folders(nodeid: str) -> str:

@@ -139,10 +139,11 @@ async def _load(port: int, requests: Any, connections: int, rate: float = 0.0) -
     }
 
 
-def _head(port: int, kind: str, length: int) -> bytes:
+def _head(port: int, kind: str, length: int, secret: str = "") -> bytes:
+    operator = f"authorization: Bearer {secret}\r\n" if secret else ""
     return (
         f"POST /v1/load/reports HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: {kind}\r\n"
-        f"content-length: {length}\r\n\r\n"
+        f"{operator}content-length: {length}\r\n\r\n"
     ).encode()
 
 
@@ -161,14 +162,14 @@ def _singles(port: int, one: Collection, n: int) -> Any:
     return make
 
 
-def _batches(port: int, one: Collection, n: int, size: int) -> Any:
+def _batches(port: int, one: Collection, n: int, size: int, secret: str) -> Any:
     left, statistics = iter(range(n // size)), one.task.sketch.size
 
     def make() -> bytes | None:
         if next(left, None) is None:
             return None
         body = wire.pack(one.digest, os.urandom(16 * size), np.arange(size) % statistics, np.arange(size) & 1)
-        return _head(port, wire.PACKED, len(body)) + body
+        return _head(port, wire.PACKED, len(body), secret) + body
 
     return make
 
@@ -193,6 +194,9 @@ def _measure(database: str, folder: Path, quick: bool, in_all: int) -> dict[str,
     one = Collection("load", _MODEL)
     one.write(folder / "load.json")
     command = [sys.executable, "-m", "dperm", "collect", "serve", str(folder / "load.json"), "--port", "0"]
+    # all connections have one address: a limit that is never reached costs as much as one that is
+    secret = folder / "batch-secret"
+    command += ["--source-rate", "1e9", "--source-burst", "1000000000", "--batch-secret", str(secret)]
     pinned = hasattr(os, "sched_setaffinity") and (os.cpu_count() or 1) > 1
     with subprocess.Popen([*command, "--database", database], stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -218,7 +222,7 @@ def _measure(database: str, folder: Path, quick: bool, in_all: int) -> dict[str,
                 out["singles"].append(measured(_singles(port, one, n), connections, rate))
             size = 1000
             for _ in range(5):
-                found = measured(_batches(port, one, in_all // 5, size), 4)
+                found = measured(_batches(port, one, in_all // 5, size, secret.read_text().strip()), 4)
                 out["batches"].append({**found, "reports_per_second": found["per_second"] * size})
             sent = 2000 + 4 * n + in_all
             _, data = _timed_get(port, "/v1/load/estimate")

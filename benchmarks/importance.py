@@ -18,7 +18,8 @@ import numpy as np
 from recorded import Recorded
 
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import NoPenalty, Objective, Squared
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import calibrate

@@ -15,11 +15,14 @@ class Unavailable(Exception):
     """An environment cannot be built or a worker failed; the message is one sentence."""
 
 
-def python_of(name: str, cache: Path) -> Path:
-    """Return the Python of an environment, which is built if missing or if its requirements changed."""
+def python_of(name: str, cache: Path, kind: str = "peers") -> Path:
+    """Return the Python of an environment, which is built if missing or if its requirements changed.
+
+    The requirements are those of the file ``requirements-<kind>-<name>.txt`` in this folder.
+    """
     if name == "dperm":
         return Path(sys.executable)
-    folder, requirements = cache / name, HERE / f"requirements-peers-{name}.txt"
+    folder, requirements = cache / name, HERE / f"requirements-{kind}-{name}.txt"
     stamp, python = folder / "installed.txt", folder / "bin" / "python"
     if stamp.exists() and stamp.read_text() == requirements.read_text() and python.exists():
         return python
@@ -35,9 +38,9 @@ def python_of(name: str, cache: Path) -> Path:
     return python
 
 
-def run_worker(name: str, cache: Path, script: str, *arguments: Path) -> None:
+def run_worker(name: str, cache: Path, script: str, *arguments: Path, kind: str = "peers") -> None:
     """Run a script of this folder with the Python of an environment, in one thread."""
-    command = [str(python_of(name, cache)), str(HERE / script), *map(str, arguments)]
+    command = [str(python_of(name, cache, kind)), str(HERE / script), *map(str, arguments)]
     done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, stdout=subprocess.DEVNULL)
     if done.returncode != 0:
         raise Unavailable(f"the worker of {name} ended with code {done.returncode}")

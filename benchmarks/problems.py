@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import L1, Logistic, Objective, Squared
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import calibrate

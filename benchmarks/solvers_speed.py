@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from recorded import Recorded
 
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import L1, Logistic, NoPenalty, Objective, Squared
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import calibrate

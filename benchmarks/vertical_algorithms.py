@@ -23,7 +23,8 @@ from scipy.special import expit, log_expit
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy import Budget, Ledger, Neighbours, RandomSource, Scope, calibrate
 from dperm.solvers import FrankWolfe

@@ -22,6 +22,7 @@ _LONG = (
     "tests/unit/estimators/local/test_sklearn_checks.py",
     "tests/unit/privacy/ledger/test_processes.py",
     "tests/unit/test_docs.py",
+    "tests/unit/test_mutants.py",
     "tests/unit/test_repeatable_noise.py",
     "tests/unit/vertical/session/test_protocol.py",
 )

@@ -8,6 +8,7 @@
      |    +-- InvalidBounds                   missing or contradictory bounds             exit 2
      |    +-- InvalidData                     NaN, infinite, wrong shape, one class       exit 2
      |    |    +-- NotNumbers (also TypeError) cells that are not numbers                 exit 2
+     |    +-- SubjectFailed                   an audited function cannot be run           exit 2
      |    +-- Unsupported                     a combination that no proof covers          exit 2
      |         +-- TooFewPeople               a local model would be lost in its noise    exit 2
      +-- BudgetRefused                        the spending limit would be exceeded        exit 3
@@ -16,7 +17,9 @@
      |    +-- LedgerTampered                  its entries were changed                    exit 1
      +-- StoreError                           a collector's database cannot be used       exit 1
      +-- PlanViolation (also RuntimeError)    a release that was not planned (a bug)      exit 1
+     +-- AccountingContradiction (also RuntimeError) bounds that exclude each other (a bug) exit 1
      +-- MissingDependency (also ImportError) an optional extra is not installed          exit 1
+     +-- ClusterLost                          the cluster that held the rows is gone      exit 1
      +-- RunError                             a run between organisations failed          exit 1
           +-- ProtocolError                   a damaged or unexpected message             exit 1
           +-- StateLost                       a run's folder is missing or damaged        exit 1
@@ -24,7 +27,9 @@
 
     DpermWarning (UserWarning)
      +-- InsecureSeedWarning                  the noise is reproducible: no guarantee
-     +-- DataSetRenamed                       a data set was recognised under another name
+     +-- OwnerWarning                         for the data's owner only, not to be published
+     |    +-- DataSetRenamed                  a data set was recognised under another name
+     |    +-- DataSetResembles                a table resembles a known one
      +-- LedgerNotSaved                       a model was saved without its ledger in memory
      +-- UtilityWarning                       the model may be of little use, and why
 
@@ -37,8 +42,11 @@ from __future__ import annotations
 import shlex
 
 __all__ = [
+    "AccountingContradiction",
     "BudgetRefused",
+    "ClusterLost",
     "DataSetRenamed",
+    "DataSetResembles",
     "DpermError",
     "DpermWarning",
     "InsecureSeedWarning",
@@ -52,12 +60,14 @@ __all__ = [
     "LedgerUnreadable",
     "MissingDependency",
     "NotNumbers",
+    "OwnerWarning",
     "PeerRefused",
     "PlanViolation",
     "ProtocolError",
     "RunError",
     "StateLost",
     "StoreError",
+    "SubjectFailed",
     "TooFewPeople",
     "Unsupported",
     "UtilityWarning",
@@ -122,6 +132,20 @@ class NotNumbers(InvalidData, TypeError):
     """Cells hold objects that are not numbers; the message names the column."""
 
 
+class SubjectFailed(InvalidInput):
+    """An audited function cannot be loaded or run.
+
+    Attributes
+    ----------
+    raised : bool
+        Whether the function itself raised an error on a table; it may run on others.
+    """
+
+    def __init__(self, reason: str, *, raised: bool = False) -> None:
+        super().__init__(reason)
+        self.raised = raised
+
+
 class Unsupported(InvalidInput):
     """A combination that is refused because no proof covers it."""
 
@@ -174,6 +198,10 @@ class BudgetRefused(DpermError):
     ----------
     ledger : str or None
         Address of the ledger for that command; None means the user's own ledger.
+    lasting : bool
+        Whether a command can show the ledger; one in memory has none.
+    renamed : tuple of str or None
+        The name by which the data were given and the one by which the ledger knows them, if they differ.
     """
 
     exit_code = 3
@@ -182,6 +210,8 @@ class BudgetRefused(DpermError):
         super().__init__(reason)
         self.dataset = dataset
         self.ledger: str | None = None
+        self.lasting = True
+        self.renamed: tuple[str, str] | None = None
 
     @property
     def command(self) -> str | None:
@@ -192,7 +222,7 @@ class BudgetRefused(DpermError):
         >>> error.command
         "dperm ledger show --ledger budget.db 'my patients'"
         """
-        if self.dataset is None:
+        if self.dataset is None or not self.lasting:
             return None
         where = [] if self.ledger is None else ["--ledger", self.ledger]
         return shlex.join(["dperm", "ledger", "show", *where, self.dataset])
@@ -201,7 +231,11 @@ class BudgetRefused(DpermError):
     def sentence(self) -> str:
         """The message without places."""
         reason = super().sentence.removesuffix(".")
-        return f"{reason}." if self.command is None else f"{reason}, and see who spent it with `{self.command}`."
+        said = f"{reason}." if self.command is None else f"{reason}, and see who spent it with `{self.command}`."
+        if self.renamed is None:
+            return said
+        given, known = self.renamed
+        return f"{said} These data were given as {given!r}; the ledger knows them as {known!r}."
 
 
 class LedgerError(DpermError):
@@ -222,6 +256,35 @@ class StoreError(DpermError):
 
 class PlanViolation(DpermError, RuntimeError):
     """A solver tried a release that its plan does not contain."""
+
+
+class ClusterLost(DpermError):
+    """The cluster that held the rows does not answer, or cannot read them again; what was reserved stays spent."""
+
+
+class AccountingContradiction(DpermError, RuntimeError):
+    """A lower bound on a privacy cost exceeds the upper bound: one of them is wrong, so neither is reported.
+
+    Parameters
+    ----------
+    what : str
+        Which figure, such as ``"epsilon"``.
+    lower, upper : float
+        The two bounds.
+    """
+
+    def __init__(self, what: str, lower: float, upper: float) -> None:
+        super().__init__(what, lower, upper)
+        self.what, self.lower, self.upper = what, lower, upper
+
+    @property
+    def sentence(self) -> str:
+        """The message without places."""
+        return (
+            f"the privacy accounting contradicts itself: {self.what} is at most {self.upper!r} by one calculation and "
+            f"at least {self.lower!r} by another; this is a bug in dperm and no figure can be given, please report it "
+            "with the parameters of this call."
+        )
 
 
 class MissingDependency(DpermError, ImportError):
@@ -252,8 +315,26 @@ class InsecureSeedWarning(DpermWarning):
     """The noise is reproducible, so the result has no guarantee."""
 
 
-class DataSetRenamed(DpermWarning):
+class OwnerWarning(DpermWarning):
+    """Follows from an exact comparison of private tables, without noise: for the data's owner only."""
+
+
+class DataSetRenamed(OwnerWarning):
     """A data set was recognised under another name and charged there."""
+
+
+class DataSetResembles(OwnerWarning):
+    """A table that is charged to one name resembles a table that the ledger knows by another name.
+
+    Attributes
+    ----------
+    dataset : str or None
+        That other name.
+    """
+
+    def __init__(self, sentence: str, dataset: str | None = None) -> None:
+        super().__init__(sentence)
+        self.dataset = dataset
 
 
 class LedgerNotSaved(DpermWarning):

@@ -12,7 +12,15 @@ from scipy import special
 from dperm.privacy.accounting.events import Laplace, Selection
 from dperm.privacy.mechanisms.lattice import Lattice
 from dperm.privacy.mechanisms.standard import MECHANISMS, GaussianNoise, LaplaceNoise, NoisyMax
-from dperm.testing import MECHANISM_EXAMPLES, ContractViolation, check_choice, check_density, check_mechanism
+from dperm.privacy.randomness import RandomSource
+from dperm.testing import (
+    MECHANISM_EXAMPLES,
+    ContractViolation,
+    check_choice,
+    check_density,
+    check_mechanism,
+    distribution,
+)
 
 EXAMPLES = [m for group in MECHANISM_EXAMPLES.values() for m in group]
 ADDITIVE = [m for m in EXAMPLES if m.kind != "selection"]
@@ -70,6 +78,76 @@ class AddsLaplaceInstead(NoisyMax):
 def test_planted_samplers_are_rejected(mechanism):
     with pytest.raises(ContractViolation, match="does not fit its law"):
         check_mechanism(mechanism)
+
+
+@dataclass(frozen=True)
+class MissingOnZeros(GaussianNoise):
+    def apply(self, value, sensitivity, bound, source):
+        return np.where(value == 0.0, 0.0, super().apply(value, sensitivity, bound, source))
+
+
+@dataclass(frozen=True)
+class MissingAtTheBound(GaussianNoise):
+    def apply(self, value, sensitivity, bound, source):
+        clipped = np.clip(value, -bound, bound)
+        return np.where(np.abs(clipped) == bound, clipped, super().apply(value, sensitivity, bound, source))
+
+
+@dataclass(frozen=True)
+class HalfBeyondTheBound(LaplaceNoise):
+    def apply(self, value, sensitivity, bound, source):
+        noisy = super().apply(value, sensitivity, bound, source)
+        return np.where(value > bound, 0.5 * (noisy + bound), noisy)
+
+
+@pytest.mark.parametrize("mechanism", [MissingOnZeros(3.0), MissingAtTheBound(3.0), HalfBeyondTheBound(3.0)])
+def test_noise_that_is_missing_on_particular_values_is_found(mechanism):
+    with pytest.raises(ContractViolation, match="does not fit its law"):
+        check_mechanism(mechanism)
+    noise, levels = distribution.noise_at_levels(mechanism, 9_000, RandomSource(0))
+    untouched = noise[levels == 0.3]
+    assert distribution.noise_p_value(untouched, mechanism, 1.0) > 1e-3  # the bug is on those values alone
+
+
+class OldNoise:
+    """Every second block of ``lag`` releases uses the noise of the block before it."""
+
+    def __init__(self, lag, rare=2):
+        self.lag, self.rare, self.made = lag, rare, []
+
+    def __call__(self, noise):
+        n = len(self.made)
+        old = n >= self.lag and (n // self.lag) % self.rare == 1
+        if old and self.made[n - self.lag].shape == noise.shape:
+            noise = self.made[n - self.lag]
+        self.made.append(noise)
+        return noise
+
+
+@pytest.mark.parametrize("kind", [GaussianNoise, LaplaceNoise])
+@pytest.mark.parametrize(("lag", "rare"), [(1, 2), (2, 2), (5, 2), (8, 2), (3, 8)])
+def test_noise_of_an_earlier_release_is_found(kind, lag, rare, monkeypatch):
+    old, honest = OldNoise(lag, rare), kind.draw
+
+    def draw(self, value, sensitivity, bound, source):
+        clipped, noisy = np.clip(value, -bound, bound), honest(self, value, sensitivity, bound, source)
+        return clipped + old(noisy - clipped) if value.size < 100 else noisy
+
+    monkeypatch.setattr(kind, "draw", draw)
+    with pytest.raises(ContractViolation, match="not independent between releases"):
+        check_mechanism(kind(3.0))
+
+
+def test_choices_of_an_earlier_selection_are_found(monkeypatch):
+    honest, chosen = NoisyMax.draw, []
+
+    def draw(self, *given):
+        chosen.append(chosen[-2] if len(chosen) % 4 in (2, 3) else honest(self, *given))
+        return chosen[-1]
+
+    monkeypatch.setattr(NoisyMax, "draw", draw)
+    with pytest.raises(ContractViolation):
+        check_mechanism(NoisyMax(3.0))
 
 
 @pytest.mark.parametrize("mechanism", ADDITIVE, ids=repr)

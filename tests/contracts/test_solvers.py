@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from planted import private_data
 
 from dperm.objective import L2, Logistic, Objective
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise
-from dperm.queries import FullGradient
+from dperm.queries import FullGradient, TargetMoment
 from dperm.solvers import SOLVERS, GradientDescent, Solution, WhitenedDescent
 from dperm.solvers.base import Solver
 from dperm.solvers.central.auto.starting_point import StartingPoint
@@ -70,11 +71,6 @@ class PlansMoreThanItDoes(GradientDescent):
 def test_leaving_the_plan_is_caught(bug):
     with pytest.raises(ContractViolation, match=r"left its plan|never made"):
         check_ledger_is_plan(bug(n_steps=3))
-
-
-def private_data(holder):
-    """Bypasses the holder, which no correct solver does."""
-    return holder._DataHolder__data
 
 
 class KeepsATrueCoefficient(GradientDescent):
@@ -168,7 +164,7 @@ def test_wrong_arithmetic_is_caught(bug):
 
 @dataclass(frozen=True)
 class Skimped(GaussianNoise):
-    """Charges for the full noise, adds half of it: no plan and no ledger can see that."""
+    """Charges for the full noise, adds half of it: the ledger alone cannot show that."""
 
     def apply(self, value, sensitivity, bound, source):
         return GaussianNoise(self.noise_multiplier / 2).apply(value, sensitivity, bound, source)
@@ -191,6 +187,103 @@ class SkimpsOnNoise(Solver):
 def test_the_canary_catches_halved_noise():
     data = problem(n=8)
     objective = Objective(Logistic(), L2(0.01), unpenalised=(data.design.n_features,))
-    check_ledger_is_plan(SkimpsOnNoise())
+    with pytest.raises(ContractViolation, match="other noise than was charged"):
+        check_ledger_is_plan(SkimpsOnNoise())
     with pytest.raises(ContractViolation, match="leaks more than it claims"):
         check_gradient_canary(SkimpsOnNoise(), objective, data)
+
+
+class PeeksWithoutPaying(GradientDescent):
+    """Writes the exact sum of the targets into the last digits of the first weight: no noise, no charge."""
+
+    def solve(self, objective, holder, calibrated, progress=None):
+        solution = super().solve(objective, holder, calibrated, progress)
+        exact = TargetMoment().evaluate(private_data(holder))[0] + 0.5 * holder.facts.n
+        solution.weights[0] = np.rint(solution.weights[0] * 1e6) / 1e6 + exact * 1e-12
+        return solution
+
+
+def test_an_unpaid_value_is_caught_by_its_evaluation_and_by_its_effect():
+    with pytest.raises(ContractViolation, match="evaluated 4 queries, was charged for 3 and released 3"):
+        check_ledger_is_plan(PeeksWithoutPaying(n_steps=3))
+    with pytest.raises(ContractViolation, match="result depends on the data in other ways"):
+        check_non_interference(PeeksWithoutPaying(n_steps=3))
+
+
+class LeaksInItsNoise(GaussianNoise):
+    """Draws its own noise and hides the value in it."""
+
+    def draw(self, value, sensitivity, bound, source):
+        return super().draw(value, sensitivity, bound, source) + 1e-9 * value
+
+
+class LeaksAfterItsNoise(GaussianNoise):
+    def apply(self, value, sensitivity, bound, source):
+        return super().apply(value, sensitivity, bound, source) + 1e-9 * value
+
+
+def with_noise(noise):
+    class OtherNoise(GradientDescent):
+        def solve(self, objective, holder, calibrated, progress=None):
+            honest = holder.release
+            holder.release = lambda query, mechanism, group=None: honest(
+                query, noise(mechanism.noise_multiplier), group
+            )
+            return super().solve(objective, holder, calibrated, progress)
+
+    return OtherNoise(n_steps=3)
+
+
+def test_a_mechanism_that_leaks_is_caught():
+    check_non_interference(with_noise(GaussianNoise))
+    for noise in (LeaksAfterItsNoise, LeaksInItsNoise):
+        for check in (check_ledger_is_plan, check_non_interference):
+            with pytest.raises(ContractViolation, match="not in MECHANISMS"):
+                check(with_noise(noise))
+
+
+class KeepsTheTargets:
+    """Wraps each query in a class whose ``evaluate`` keeps an exact value: the result does not show it."""
+
+    def __init__(self, by):
+        self.by, self.seen = by, []
+
+    def __call__(self, query):
+        usual = type(query)
+
+        def evaluate(one, data):
+            self.seen.append(float(data.target.sum()))
+            return usual.evaluate(one, data)
+
+        other = object.__new__(type(usual.__name__, (usual,), {"evaluate": evaluate} if self.by == "class" else {}))
+        vars(other).update(vars(query))
+        if self.by == "instance":
+            vars(other)["evaluate"] = evaluate.__get__(other)
+        return other
+
+
+def with_queries(wrap):
+    class OtherQueries(GradientDescent):
+        def solve(self, objective, holder, calibrated, progress=None):
+            honest = holder.release
+            holder.release = lambda query, mechanism, group=None: honest(wrap(query), mechanism, group)
+            return super().solve(objective, holder, calibrated, progress)
+
+    return OtherQueries(n_steps=3)
+
+
+@pytest.mark.parametrize("by", ["class", "instance"])
+@pytest.mark.parametrize("check", [check_ledger_is_plan, check_non_interference])
+def test_a_query_that_keeps_private_data_is_caught(check, by):
+    wrap = KeepsTheTargets(by)
+    with pytest.raises(ContractViolation, match="not in QUERIES"):
+        check(with_queries(wrap))
+    assert wrap.seen  # it does see them: only the check refuses it
+
+
+def test_a_loss_that_keeps_private_data_is_caught():
+    class Keeps(Logistic):
+        pass
+
+    with pytest.raises(ContractViolation, match="the field 'loss' of FullGradient holds code"):
+        check_ledger_is_plan(with_queries(lambda query: replace(query, loss=Keeps())))

@@ -7,14 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from planted import private_data
 
 from dperm.objective import L2, Logistic, Objective
-from dperm.privacy.mechanisms.standard import GaussianNoise
+from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise
 from dperm.queries.sharing import WeightedRows
 from dperm.solvers.vertical import TASKS, AdmmSharing, Message, TranscriptSharing
 from dperm.solvers.vertical.admm_transcript import TranscriptCoordinator
 from dperm.solvers.vertical.score_sharing import SharingCoordinator, SharingParty
-from dperm.testing import ContractViolation, check_query
+from dperm.testing import ContractViolation, check_query, registered
 from dperm.testing.vertical import (
     VERTICAL_EXAMPLES,
     check_vertical,
@@ -53,14 +55,14 @@ class Small(AdmmSharing):
         return self.coordinator_program(self, target, charges, source)
 
 
-def small(party=SharingParty, coordinator=SharingCoordinator):
+def small(party=SharingParty, coordinator=SharingCoordinator, **settings):
     """Tasks whose programs have a bug."""
 
     class Planted(Small):
         party_program = party
         coordinator_program = coordinator
 
-    return lambda parties, budget: Planted(Objective(Logistic(), L2(0.05)), parties, budget)
+    return lambda parties, budget: Planted(Objective(Logistic(), L2(0.05)), parties, budget, **settings)
 
 
 class HalvesItsNoise(SharingParty):
@@ -106,15 +108,10 @@ def test_wrong_charges_are_caught(bug):
         check_vertical_ledgers(small(**bug))
 
 
-def private_data(program):
-    """Bypasses the holder, which no correct program does."""
-    return program.holder._DataHolder__data
-
-
 class SendsATrueCoefficient(SharingParty):
     def answer(self, request):
         reply = super().answer(request)
-        true = WeightedRows(1.0).evaluate(private_data(self))
+        true = WeightedRows(1.0).evaluate(private_data(self.holder))
         return replace(reply, arrays={**reply.arrays, "weights": true})
 
 
@@ -134,7 +131,7 @@ class TakesExtraArrays(SharingParty):
 
 class TellsAFact(SharingParty):
     def answer(self, request):
-        return replace(super().answer(request), facts={"rows": int(private_data(self).design.norms().sum())})
+        return replace(super().answer(request), facts={"rows": int(private_data(self.holder).design.norms().sum())})
 
 
 @pytest.mark.parametrize(
@@ -156,7 +153,7 @@ class SendsTrueSlopes(TranscriptCoordinator):
 
     def requests(self):
         out = super().requests()
-        self._residual[0] = private_data(self).target[0]
+        self._residual[0] = private_data(self.holder).target[0]
         return {name: Message(m.kind, {"residual": self._residual.copy()}, m.facts) for name, m in out.items()}
 
 
@@ -179,7 +176,7 @@ class TurnsAllResiduals(SharingCoordinator):
 
     def requests(self):
         super().requests()
-        odd = private_data(self).target.sum() % 2
+        odd = private_data(self.holder).target.sum() % 2
         message = Message("residual", {"residual": (2.0 * odd - 1.0) * self._residual}, {"round": self.round})
         return dict.fromkeys(self.task.parties, message)
 
@@ -189,7 +186,7 @@ class FollowsOnePerson(SharingParty):
 
     def answer(self, request):
         reply = super().answer(request)
-        _, rows = next(private_data(self).design.row_chunks())
+        _, rows = next(private_data(self.holder).design.row_chunks())
         scores = int(np.sign(rows[17, 0])) * reply.arrays["scores"]
         return replace(reply, arrays={**reply.arrays, "scores": scores})
 
@@ -199,6 +196,32 @@ def test_people_tied_to_each_other_are_caught(bug):
     check_vertical_sensitivity(small())
     with pytest.raises(ContractViolation, match="times its declared sensitivity"):
         check_vertical_sensitivity(small(**bug))
+
+
+@dataclass(frozen=True, eq=False)
+class StatesALength(WeightedRows):
+    """A sum for Laplace noise whose sensitivity is stated as a length: too small by up to sqrt(columns)."""
+
+    norm: ClassVar[str] = "l1"
+
+
+class AddsLaplaceNoise(SharingParty):
+    def __init__(self, *args):
+        super().__init__(*args)
+        honest = self.holder.release
+
+        def release(query, mechanism, group=None):
+            other = StatesALength(query.limit, query.columns)
+            return honest(other, LaplaceNoise(mechanism.noise_multiplier), group)
+
+        self.holder.release = release
+
+
+def test_a_length_stated_for_laplace_noise_is_caught(monkeypatch):
+    monkeypatch.setitem(registered.OTHER_QUERIES, StatesALength, "planted")
+    monkeypatch.setattr(Scope, "charge", lambda self, *charge: None)  # the plan has Gaussian noise
+    with pytest.raises(ContractViolation, match="times its declared sensitivity"):
+        check_vertical_sensitivity(small(AddsLaplaceNoise, limit=0.3))  # below the slopes, so that it is reached
 
 
 class Skimped(GaussianNoise):

@@ -69,6 +69,9 @@ def test_a_reader_may_close_the_output_early(journey):
     process.stderr.close()
 
 
+# Many short sleeps: Python misses a signal that comes between its last look and the start of one long sleep.
+_SHORT_SLEEPS = "import time\nfor _ in range(600): time.sleep(0.1)\n"
+
 _WAITS = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -78,7 +81,7 @@ class Waiting(MetaPathFinder):
         if name == {module!r} and not hasattr(self, "told"):
             self.told = True
             print("here", flush=True)
-            exec("import time; time.sleep(60)")
+            exec({waits!r})
 
 sys.meta_path.insert(0, Waiting())
 """
@@ -103,7 +106,7 @@ sys.meta_path.insert(0, Waiting())
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_while_modules_load_gets_a_sentence_and_exit_code_1(journey, tmp_path, module, arguments, says, number):
     """Also inside ``exec``, after which Python would end the process by the signal although it was caught."""
-    (tmp_path / "sitecustomize.py").write_text(_WAITS.format(module=module))
+    (tmp_path / "sitecustomize.py").write_text(_WAITS.format(module=module, waits=_SHORT_SLEEPS))
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = start(journey, *arguments, PYTHONPATH=path, DPERM_HOME=str(tmp_path))
     assert process.stdout.readline() == "here\n"
@@ -115,13 +118,13 @@ def test_ctrl_c_while_modules_load_gets_a_sentence_and_exit_code_1(journey, tmp_
 
 
 _WAITS_AT_THE_PAGE = """
-import os, pathlib, time
+import os, pathlib
 replace = os.replace
 
 def waiting(source, target):
     if pathlib.Path(target).suffix == ".html":
         print("here", flush=True)
-        time.sleep(60)
+        exec({waits!r})
     replace(source, target)
 
 os.replace = waiting
@@ -130,7 +133,7 @@ os.replace = waiting
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_killed_fit_reports_what_is_spent_and_leaves_no_partial_files(journey, tmp_path, number):
-    (tmp_path / "sitecustomize.py").write_text(_WAITS_AT_THE_PAGE)
+    (tmp_path / "sitecustomize.py").write_text(_WAITS_AT_THE_PAGE.format(waits=_SHORT_SLEEPS))
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     out = tmp_path / "killed.json"
     fit = ("fit", "people.csv", "--epsilon", "1", "--schema", "schema.toml", "--out", str(out))

@@ -50,7 +50,7 @@ def written(request, tmp_path_factory):
         model.fit(X[:500], y[:500])
     saved = replace(model.saved_model(), feature_names_in_=np.array(schema.encoded_names, object), schema=schema)
     score = paid_score(saved, X[500:], y[500:], epsilon=0.5, ledger=ledger)
-    saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, ledger))
+    saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans))
     path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
     path.write_text(page_of(saved), encoding="utf-8")
     return path

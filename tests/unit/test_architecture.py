@@ -17,7 +17,7 @@ CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = (ARCHITECTURE, CONTRIBUTING)
 
 #: folders that a command makes; they are not in the repository
-BUILT = {"site/"}
+BUILT = {"site/", ".mutants/"}
 MOST_WORDS = 40
 
 _FENCE = re.compile(r"^```.*?^```\s*$", re.MULTILINE | re.DOTALL)

@@ -36,8 +36,9 @@ def test_a_refused_budget_shows_the_command_for_its_ledger():
     assert BudgetRefused("the party allows less.").command is None
 
 
-def test_a_full_ledger_names_the_data_set():
-    ledger = Ledger(dataset="people")
+def test_a_full_ledger_names_the_data_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPERM_HOME", str(tmp_path))
+    ledger = Ledger(Ledger.default_path(), dataset="people")
     ledger.set_cap(Budget(0.1, 1e-6))
     with pytest.raises(BudgetRefused) as refused:
         DPRidge(epsilon=5.0, bounds=UNIT, ledger=ledger).fit([[0.0], [1.0]] * 50, [0.0, 1.0] * 50)

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dperm.cli.cluster import connected
 from dperm.cli.model_files import ModelFiles, check_writable
 from dperm.cli.options import FILE, MODELS, NEIGHBOURS, estimator_of, ledger_option, open_ledger, target_option
 from dperm.cli.output import Output, with_output
 from dperm.cli.writing import check_outputs
 from dperm.errors import (
     BudgetRefused,
-    DataSetRenamed,
+    DataSetResembles,
     DpermError,
     DpermWarning,
     InvalidBounds,
     InvalidData,
     InvalidInput,
+    OwnerWarning,
 )
 
 if TYPE_CHECKING:
@@ -58,13 +60,17 @@ class _Interrupted(DpermError):
 @click.option("--neighbours", type=NEIGHBOURS, default="replace-one", show_default=True)
 @click.option("--dataset", help="Name of the data set in the ledger; the file's name without its ending by default.")
 @ledger_option()
+@click.option(
+    "--refuse-resembling", is_flag=True, help="Refuse a table that resembles one of another name, not only say so."
+)
 @click.option("--test-fraction", type=click.FloatRange(0, 0.9), default=0.0, help="Hold out this share of the rows.")
 @click.option("--test-epsilon", type=float, help="Pay for the score on held-out rows; else it is not private.")
+@click.option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers read the files, as tcp://host:8786.")
 @click.option("--out", type=FILE, default=Path("model.json"), show_default=True, help="Model file to write.")
 @click.option("--force", is_flag=True, help="Write over existing files.")
 @with_output
 def fit(file: Path, output: Output, **options: Any) -> None:
-    """Fit a private model to the table FILE (CSV, Parquet or Feather).
+    """Fit a private model to the table FILE (CSV, Parquet, Feather, or a folder of Parquet files).
 
     Writes the model with its schema and report to one JSON file, and the report as a page beside it.
     """
@@ -76,7 +82,6 @@ def fit(file: Path, output: Output, **options: Any) -> None:
 
 def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     from dperm.data.tables.files import open_table
-    from dperm.estimators.central.base import prepare_fit
     from dperm.privacy.accounting.budget import Budget
 
     Budget(options["epsilon"], 1e-6 if options["delta"] is None else options["delta"])  # before anything is read
@@ -91,9 +96,17 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     read = (file, options["schema_path"])
     check_outputs([out, page], inputs=read, address=options["address"], force=options["force"])
     check_writable(out)
-    training = _read(table, options)
+    with connected(options["cluster"]) as cluster:
+        _fit_table(table, cluster, ModelFiles(out, page), options, output)
+
+
+def _fit_table(table: Any, cluster: Any, files: ModelFiles, options: dict[str, Any], output: Output) -> None:
+    from dperm.estimators.central.base import prepare_fit
+
+    training = _read(table, cluster, options)
     name = _model_name(options["model"], training.classification)
-    ledger, renamed = _ledger(table.path, options, output)
+    ledger = _ledger(table, cluster, options, output)
+    told = _tell_resemblances(ledger, options["refuse_resembling"], output)
     estimator = estimator_of(name)(
         epsilon=options["epsilon"],
         delta=options["delta"],
@@ -106,25 +119,25 @@ def _fit(file: Path, options: dict[str, Any], output: Output) -> None:
     prepared = prepare_fit(estimator, len(rows[1]), len(training.names), training.n_classes)
     _note_warnings(prepared, training, output)
     plans = _room_for_score(estimator, prepared, rows, test, options)
-    files = ModelFiles(out, page)
     try:
         with _showing_ledger(options["address"]):
-            _run_fit(estimator, prepared, rows, output)
+            _run_fit(estimator, prepared, rows, told, output)
         saved = replace(
             estimator.saved_model(), feature_names_in_=_object_array(training.names), schema=training.schema
         )
-        charged = ledger.for_dataset(saved.privacy_report_.ledger["dataset"])
+        charged = ledger.for_dataset(ledger.receipt(saved.privacy_report_.ledger).dataset)
         # written before the score, which may be refused or interrupted: the model is already paid for
         files.write(saved, output)
         score = _score(saved, test, charged, options, files, output)
         if plans is not None:
             from dperm.estimators.central.scoring import report_with_score
 
-            saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans, charged))
+            saved = replace(saved, privacy_report_=report_with_score(saved.privacy_report_, score, plans))
             files.write(saved, output)
-        _show_result(output, saved, charged.spent(), score, files.written, renamed or _other_name(ledger, charged))
+        _show_result(output, saved, score, files.written)
+        _tell_owner(output, charged, options["address"])
     except KeyboardInterrupt:
-        raise _Interrupted(_what_is_spent(estimator, files.written)) from None
+        raise _Interrupted(_what_is_spent(estimator, files.written, options["address"])) from None
 
 
 def _show_result(output: Output, saved: Any, *facts: Any) -> None:
@@ -145,6 +158,16 @@ def _show_result(output: Output, saved: Any, *facts: Any) -> None:
     output.result(summary_data(saved, *facts), show)
 
 
+def _tell_owner(output: Output, charged: Any, address: str | None) -> None:
+    """Print to standard error what depends on a comparison with earlier tables: it must not be published."""
+    from dperm.cli.summary import budget_sentence
+
+    renamed = charged.given_as if charged.given_as != charged.dataset else None
+    output.note(f"For the owner only, not to be published: {budget_sentence(charged.spent(), renamed, address)}.")
+    verify = shlex.join(["dperm", "ledger", "verify", *([] if address is None else ["--ledger", address]), "--head"])
+    output.note(f"Head of the ledger's hash chain, to keep for `{verify}`: {charged.head}")
+
+
 def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
     """Refuse options that contradict one another; only column names have been read so far."""
     target = options["target"]
@@ -159,15 +182,19 @@ def _check_options(file: Path, table: Any, options: dict[str, Any]) -> None:
         raise InvalidInput("--target is missing: name the column to predict.")
     if options["drop"] and not options["buy_bounds"]:
         raise InvalidInput('--drop belongs to --buy-bounds: in a schema write kind = "ignore".')
+    if options["cluster"] is not None and options["schema_path"] is None:
+        raise InvalidInput("--cluster needs --schema: by a schema the workers encode the rows where they are.")
+    if options["cluster"] is not None and options["test_fraction"]:
+        raise InvalidInput("--test-fraction needs a table in memory: with --cluster keep a file of test rows instead.")
     if options["test_epsilon"] is not None and not options["test_fraction"]:
         raise InvalidInput("--test-epsilon pays for a score on held-out rows: give --test-fraction too, such as 0.2.")
 
 
-def _read(table: Any, options: dict[str, Any]) -> Training:
+def _read(table: Any, cluster: Any, options: dict[str, Any]) -> Training:
     from dperm.cli.training import read_by_schema, read_to_buy_bounds
 
     if options["schema_path"] is not None:
-        return read_by_schema(table, options["schema_path"], options["target"])
+        return read_by_schema(table, options["schema_path"], options["target"], cluster)
     model = options["model"]
     regression = None if model is None else model not in ("logistic", "svm")
     return read_to_buy_bounds(table, options["target"], options["drop"], regression)
@@ -182,38 +209,53 @@ def _model_name(given: str | None, classification: bool) -> str:
     return given
 
 
-def _ledger(path: Path, options: dict[str, Any], output: Output) -> tuple[Any, str | None]:
-    """Open the ledger under the name by which it knows this file; return the name given too, if it is another.
+def _ledger(table: Any, cluster: Any, options: dict[str, Any], output: Output) -> Any:
+    """Open the ledger under the name by which it knows this file.
 
-    The ledger remembers the given name, so that its cap applies too. It remembers the file with every reservation, so
-    that a renamed copy is recognised, whatever schema it is read with.
+    The handle remembers the name that was given: reports say that name only, and its cap applies too. The ledger
+    remembers the whole table with every reservation, so that a copy is recognised, whatever its name, format and order
+    of rows and whatever schema it is read with.
     """
-    import numpy as np
-
     from dperm.data.tables.files import name_without_suffix
 
     given = options["dataset"]  # the ledger refuses an empty one, as from a variable that is not set
+    path: Path = table.path
     wanted = name_without_suffix(path) if given is None else given
-    ledger = open_ledger(options["address"], wanted, create=True)
-    file = str(ledger.fingerprint([np.memmap(path, np.uint8, mode="r")]))
+    refuse = options["refuse_resembling"]
+    ledger = charged = open_ledger(options["address"], wanted, create=True, refuse_resembling=refuse)
+    file = ledger.fingerprint_of_columns(_contents(table, cluster))
     known = ledger.known_as(file)
     shorter = path.name.split(".")[0]
     if given is None and known != wanted != shorter and shorter in ledger.datasets():
         # the default of earlier versions: what was spent under that name, and its cap, must still count
         if known is None:
             output.note(
-                f"note: the ledger knows a data set {shorter!r}, so {path.name} is charged there; --dataset gives a "
-                "file a name of its own from its first fit on."
+                f"note, for the owner only: the ledger knows a data set {shorter!r}, so {path.name} is charged there; "
+                "--dataset gives a file a name of its own from its first fit on."
             )
-        wanted, ledger = shorter, ledger.for_dataset(shorter)
-    ledger = ledger.recognising(file)
-    if known is None or known == wanted:
-        return ledger, None
-    return ledger.for_dataset(known), wanted
+        charged = ledger.for_dataset(shorter)
+    return ledger.recognising(file).for_dataset(known or charged.dataset)
 
 
-def _other_name(ledger: Any, charged: Any) -> str | None:
-    return ledger.dataset if charged.dataset != ledger.dataset else None
+def _contents(table: Any, cluster: Any) -> Any:
+    """Return all columns of a table, to be read here or by the workers of a cluster."""
+    if cluster is None:
+        return table.contents()
+    from dperm.data.schema.cluster_rows import ColumnsOnCluster
+
+    return ColumnsOnCluster(table, cluster)
+
+
+def _tell_resemblances(ledger: Any, refuse: bool, output: Output) -> list[str]:
+    """Tell the owner, before anything is charged, which data sets of other names the table resembles; return these."""
+    from dperm.privacy.ledger.recognition import refusal
+
+    alike = ledger.resembling()
+    if alike and refuse:
+        raise refusal(alike, ledger.given_as, ledger.dataset)
+    for one in alike:
+        output.note(f"note, for the owner only: {one.sentence(ledger.given_as, ledger.dataset)}")
+    return [one.dataset for one in alike]
 
 
 def _split(training: Training, fraction: float) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
@@ -275,7 +317,7 @@ def _room_for_score(
     plans = plans_of_fit_and_score(prepared, held_out=len(test[1]), epsilon=options["test_epsilon"])
     known, then = fingerprints_of_fit_and_score(estimator, rows, test, ledger)
     with _showing_ledger(options["address"]), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataSetRenamed)  # shown when it is charged
+        warnings.simplefilter("ignore", OwnerWarning)  # shown when it is charged
         charged = ledger.check(plans[0], relation, known)
         try:
             ledger.check(plans[0], relation, known, then=[(plans[1], then)])
@@ -288,7 +330,7 @@ def _room_for_score(
     return plans
 
 
-def _run_fit(estimator: Any, prepared: PreparedFit, rows: tuple[Any, Any], output: Output) -> None:
+def _run_fit(estimator: Any, prepared: PreparedFit, rows: tuple[Any, Any], told: list[str], output: Output) -> None:
     from dperm.estimators.central.base import fit_prepared
     from dperm.estimators.progress import watching
 
@@ -297,11 +339,15 @@ def _run_fit(estimator: Any, prepared: PreparedFit, rows: tuple[Any, Any], outpu
         fit_prepared(estimator, prepared, *rows)
     shown = {f"{text}." for text in prepared.utility_warnings}  # before the fit
     for one in caught:
-        if issubclass(one.category, DpermWarning) and str(one.message) not in shown:
-            output.note(f"note: {one.message}")
+        if not issubclass(one.category, DpermWarning) or str(one.message) in shown:
+            continue
+        if isinstance(one.message, DataSetResembles) and one.message.dataset in told:
+            continue  # before the fit
+        owner = ", for the owner only" if issubclass(one.category, OwnerWarning) else ""
+        output.note(f"note{owner}: {one.message}")
 
 
-def _what_is_spent(estimator: Any, written: list[str]) -> str:
+def _what_is_spent(estimator: Any, written: list[str], address: str | None) -> str:
     """State what an interrupted fit has cost: its reservation stays spent."""
     made = estimator.ledger.made_here()
     if not made:
@@ -313,9 +359,12 @@ def _what_is_spent(estimator: Any, written: list[str]) -> str:
     )
     scored = ", and that of the score," if len(made) > 1 else ""
     where = shlex.quote(made[0]["dataset"])
+    shown = shlex.join(
+        ["dperm", "ledger", "show", *([] if address is None else ["--ledger", address]), made[0]["dataset"]]
+    )
     return (
         f"interrupted: {kept}, and the epsilon {estimator.epsilon:g} that was reserved on data set {where}{scored} "
-        f"stays spent: see `dperm ledger show {where}`."
+        f"stays spent: see `{shown}`."
     )
 
 
@@ -330,7 +379,9 @@ def _score(
 
         relation = options["neighbours"]
         try:
-            return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=ledger, neighbours=relation)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", OwnerWarning)  # shown for the fit
+                return paid_score(saved, *test, epsilon=options["test_epsilon"], ledger=ledger, neighbours=relation)
         except DpermError:
             output.note(f"note: the model is kept, without a score: {', '.join(files.written)}.")
             raise

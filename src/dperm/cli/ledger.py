@@ -31,7 +31,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 _NAME = click.argument("name", shell_complete=_names)
 
 
-_HEADER = ("time", "who", "what for", "epsilon", "delta", "releases", "state")
+_HEADER = ("time", "who", "what for", "epsilon", "delta", "releases", "state", "given as")
 
 
 @click.group()
@@ -72,12 +72,16 @@ def show_command(name: str, address: str | None, output: Output) -> None:
     rows = _table_rows(entries)
 
     def show(output: Output) -> None:
-        output.text(budget_sentence(spent)[:1].upper() + budget_sentence(spent)[1:] + ".")
+        output.text(_sentence(budget_sentence(spent, address=address)))
         if spent.reserved_unsettled:
             output.text(
                 f"{spent.reserved_unsettled} of them reserved but not settled (running or crashed): they count too."
             )
-        output.table(_HEADER, rows, right=(3, 4, 5))
+        renamed = any(row[-1] for row in rows)
+        shown = len(_HEADER) if renamed else len(_HEADER) - 1
+        output.table(_HEADER[:shown], [row[:shown] for row in rows], right=(3, 4, 5))
+        if renamed:
+            output.text(f"Given as: another name by which data were given that are known as {name!r}; for you alone.")
         unrecorded = any(row[3].startswith("~") for row in rows)
         about = " (~: none was recorded, so its own cost at that delta)" if unrecorded else ""
         output.text(
@@ -87,6 +91,27 @@ def show_command(name: str, address: str | None, output: Output) -> None:
         output.text(f"Head of the hash chain: {opened.head}")
 
     output.result({"spent": spent.to_dict(), "entries": entries, "head": opened.head}, show)
+
+
+@ledger.command("receipt")
+@click.argument("model", type=FILE)
+@ledger_option()
+@with_output
+def receipt_command(model: Path, address: str | None, output: Output) -> None:
+    """Show what the fit of MODEL (a saved model or a report) was charged to: for the owner of the data only."""
+    from dperm.cli.report import read_report
+    from dperm.cli.summary import budget_sentence
+
+    opened, public = open_ledger(address), read_report(model)[0].ledger
+    receipt = opened.receipt(public)
+    renamed = public["dataset"] if public["dataset"] != receipt.dataset else None
+
+    def show(output: Output) -> None:
+        output.text("For the owner only, not to be published.")
+        output.text(_sentence(budget_sentence(receipt.spent, renamed, address)))
+        output.text(f"Head of the hash chain after this fit: {receipt.head}")
+
+    output.result({"given_as": public["dataset"], "spent": receipt.spent.to_dict(), "head": receipt.head}, show)
 
 
 @ledger.command("cap")
@@ -127,7 +152,10 @@ def cap_command(
 @ledger_option()
 @with_output
 def export_command(out: Path | None, force: bool, address: str | None, output: Output) -> None:
-    """Write the whole ledger as JSON, without fingerprints of data."""
+    """Write the whole ledger as JSON, for people whom you trust with it.
+
+    It has no fingerprints of data, and not the names by which known data were given.
+    """
     from dperm.atomic_files import write_atomically
 
     if out is not None:
@@ -141,7 +169,7 @@ def export_command(out: Path | None, force: bool, address: str | None, output: O
 
 
 @ledger.command("verify")
-@click.option("--head", help="A head that a report printed: it must still be in the chain.")
+@click.option("--head", help="A head that was printed earlier: it must still be in the chain.")
 @ledger_option()
 @with_output
 def verify_command(head: str | None, address: str | None, output: Output) -> None:
@@ -182,6 +210,10 @@ def _listed(names: list[str]) -> str:
     return ", ".join(shlex.quote(one) for one in names[:8])
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def _epsilon(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "unbounded"
 
@@ -193,7 +225,7 @@ def _cap(spent: Any) -> tuple[str, str, str]:
 
 
 def _table_rows(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return one row per reservation: when, who, what for, with which budget, how many releases, how it ended."""
+    """Return one row per reservation: when, who, what for, which budget, how many releases, how it ended, given as."""
     made: dict[str, int] = {}
     settled = set()
     for entry in entries:
@@ -206,11 +238,12 @@ def _table_rows(entries: list[dict[str, Any]]) -> list[tuple[str, ...]]:
         time = str(entry["time"]).partition(".")[0].replace("T", " ")
         if entry["kind"] == "cap":
             budget = (f"{entry['epsilon']:g}", f"{entry['delta']:.2g}")
-            rows.append((time, "", "cap on all uses together", *budget, "", "set"))
+            rows.append((time, "", "cap on all uses together", *budget, "", "set", ""))
         elif entry["kind"] == "reserve":
             state = "done" if entry["id"] in settled else "reserved"
             releases = str(made.get(entry["id"], ""))
-            rows.append((time, entry.get("by", ""), entry["purpose"], *_requested(entry), releases, state))
+            about = (time, entry.get("by", ""), entry["purpose"], *_requested(entry), releases, state)
+            rows.append((*about, entry.get("given_as", "")))
     return rows
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 import dperm
+from dperm.cli.audit import audit
 from dperm.cli.collect.commands import collect
 from dperm.cli.completion import completion
 from dperm.cli.demo import demo
@@ -42,6 +46,7 @@ _COMMANDS = (
     (fit, "Fit a private model to a table."),
     (predict, "Predict with a fitted model."),
     (report, "Show or write the privacy report of a model."),
+    (audit, "Attack a claimed guarantee, of dperm or of any function."),
     (ledger, "See what was spent on which data set, and limit it."),
     (vertical, "Train over columns that several organisations hold."),
     (collect, "Collect one random bit per person, and estimate a model."),
@@ -97,8 +102,25 @@ def _interrupted() -> str:
         return "interrupted before the collector started; no report was accepted."
     if group == collect.name:
         return "interrupted; what was written before remains."
-    spent = ", and budget that was reserved before stays spent: `dperm ledger list` shows it"
-    return f"interrupted; nothing was written{spent if group == vertical.name else ''}."
+    if group != vertical.name:
+        return "interrupted; nothing was written."
+    shown = " and ".join(f"`{shlex.join(['dperm', 'ledger', 'list', '--ledger', one])}`" for one in _ledgers_of_run())
+    shows = f": see {shown}" if shown else ""
+    return f"interrupted; nothing was written, and budget that was reserved before stays spent{shows}."
+
+
+def _ledgers_of_run() -> list[str]:
+    """Return the ledgers named in the configurations of a vertical command; none if a configuration cannot be read."""
+    from dperm.privacy.ledger.storage import storage_at
+    from dperm.vertical.participant.config import read_config
+
+    found = []
+    for argument in sys.argv[3:]:
+        with contextlib.suppress(DpermError, OSError):
+            config = read_config(Path(argument)) if argument.endswith(".toml") else None
+            if config is not None and config.ledger is not None:
+                found.append(storage_at(config.ledger.file).label)  # without a password
+    return found
 
 
 def _exit(sentence: str, code: int) -> NoReturn:

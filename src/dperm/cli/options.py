@@ -83,13 +83,13 @@ def ledger_option() -> Callable[[F], F]:
     )
 
 
-def open_ledger(address: str | None, dataset: str = "default", *, create: bool = False) -> Any:
+def open_ledger(address: str | None, dataset: str = "default", *, create: bool = False, **options: Any) -> Any:
     """Open the ledger at an address, or this user's own, which is made if it is missing."""
     from dperm import Ledger
 
     try:
         where = Ledger.default_path() if address is None else address  # an empty address does not mean this user's own
-        return Ledger(where, dataset=dataset, create=create or address is None)
+        return Ledger(where, dataset=dataset, create=create or address is None, **options)
     except LedgerUnreadable as error:
         if address is None or ledger_file(address) is None:
             raise

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["Output", "with_output"]
+__all__ = ["Output", "counted", "with_output"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,6 +96,15 @@ class Output:
         stream = io.StringIO()
         Console(highlight=False, emoji=False, markup=False, width=10_000, file=stream).print(what)
         click.echo("\n".join(line.rstrip() for line in stream.getvalue().splitlines()))
+
+
+def counted(n: int, what: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "new report"), counted(2, "new report")
+    ('1 new report', '2 new reports')
+    """
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def with_output(command: F) -> F:

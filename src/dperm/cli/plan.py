@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dperm.cli.options import FILE, MODELS, NEIGHBOURS, estimator_of
-from dperm.cli.output import Output, with_output
+from dperm.cli.output import Output, counted, with_output
 from dperm.cli.writing import check_outputs
 from dperm.errors import InvalidInput
 
@@ -141,7 +141,7 @@ def _write_figure(kind: _FitKind, epsilon: float, out: Path) -> str:
         series.append(Series(f"{rows:,} rows", points))
     chart = line_chart(
         series,
-        title=f"Expected excess of the objective, {kind.columns} columns",
+        title=f"Expected excess of the objective, {counted(kind.columns, 'column')}",
         x_label="epsilon",
         y_label="expected excess of the objective (estimate)",
         log_x=True,

@@ -17,7 +17,7 @@ from dperm.errors import InvalidInput
 if TYPE_CHECKING:
     from dperm.reporting.report import PrivacyReport
 
-__all__ = ["report"]
+__all__ = ["read_report", "report"]
 
 
 @click.command()
@@ -33,7 +33,7 @@ def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
         if out.suffix not in (".html", ".json"):
             raise InvalidInput("--out must end in .html (a page) or .json (the plain report).")
         check_outputs([out], inputs=(model,), force=force)
-    found, page = _read(model)
+    found, page = read_report(model)
     if out is not None:
         written = write_atomically(out, page() if out.suffix == ".html" else found.to_json() + "\n")
         output.result({"written": str(written)}, lambda o: o.text(f"Written: {written}"))
@@ -41,14 +41,14 @@ def report(model: Path, out: Path | None, force: bool, output: Output) -> None:
 
     def show(output: Output) -> None:
         output.text(found.summary())
-        ledger = found.ledger
-        if ledger.get("head"):
-            output.text(f"Ledger: data set {ledger['dataset']}, head {ledger['head']}")
+        if found.ledger.get("dataset"):
+            entry = found.ledger.get("reservation")
+            output.text(f"Ledger: given as data set {found.ledger['dataset']}" + (f", entry {entry}" if entry else ""))
 
     output.result(json.loads(found.to_json()), show)
 
 
-def _read(path: Path) -> tuple[PrivacyReport, Callable[[], str]]:
+def read_report(path: Path) -> tuple[PrivacyReport, Callable[[], str]]:
     """Return the report in a file, and a function that makes its page."""
     import dperm
     from dperm.estimators.persistence.saved import FORMAT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -75,6 +76,19 @@ def _draft(file: Path, target: str, out: Path, force: bool, output: Output) -> N
     output.result({**written, "schema": schema_to_dict(draft.schema)}, show)
 
 
+def _agreed(question: str) -> bool:
+    """Ask; where nobody can answer, the command was used in the wrong way."""
+    if sys.stdin is not None:
+        try:
+            return click.confirm(question, err=True)
+        except click.Abort:
+            if sys.stdin.isatty():
+                raise
+    raise InvalidInput(
+        "nobody answered, and nothing was written: repeat the command with --yes if all of it is public."
+    )
+
+
 def _confirm(file: Path, yes: bool, output: Output) -> None:
     from dperm.atomic_files import write_atomically
     from dperm.data.schema.schema import Schema
@@ -86,7 +100,7 @@ def _confirm(file: Path, yes: bool, output: Output) -> None:
         click.echo("These entries were read from the data and will be declared public, unchanged:", err=True)
         for part in waiting:
             click.echo(f"  {part.name}: {', '.join(part.unconfirmed)}", err=True)
-        if not click.confirm("Is all of this publicly known without these data?", err=True):
+        if not _agreed("Is all of this publicly known without these data?"):
             raise DpermError("nothing was confirmed, and nothing was written.")
     if waiting:
         write_atomically(file, confirmed_text(file.read_text(encoding="utf-8")))

@@ -33,8 +33,8 @@ def main() -> None:
         code = ended.code
     except KeyboardInterrupt:  # pressed again while the first one was being handled
         _print_error(_STOPPED)
-        code = 1
-    if code == 1:
+        code = _code_of_ctrl_c()
+    if code in (1, _code_of_ctrl_c()):
         # Python remembers a KeyboardInterrupt that passed through exec(), for example while a dataclass is made, and
         # ends the process by the signal even if it was caught. os._exit avoids that; so exit functions must run here.
         atexit._run_exitfuncs()
@@ -57,7 +57,12 @@ def _open_closed_streams() -> None:
 def _stop_at_once(*_: Any) -> None:
     """End during imports, when nothing else has happened: a half-loaded module could swallow an exception."""
     _print_error(_NOTHING_WRITTEN)
-    os._exit(1)
+    os._exit(_code_of_ctrl_c())
+
+
+def _code_of_ctrl_c() -> int:
+    """Return the exit code; for an audit 1 means that a claim does not hold, so it has the code of a shell."""
+    return 130 if sys.argv[1:2] == ["audit"] else 1
 
 
 def _print_error(text: str) -> None:

@@ -124,14 +124,12 @@ def _description(model: SavedModel) -> str:
     return f"{model.estimator}{target} from {columns} column{'s' if columns != 1 else ''}{encoded}{people}"
 
 
-def summary_rows(
-    model: SavedModel, spent: Spent, score: PaidScore | OwnersScore | None, written: list[str], other_name: str | None
-) -> list[tuple[str, str]]:
-    """Return labelled sentences."""
+def summary_rows(model: SavedModel, score: PaidScore | OwnersScore | None, written: list[str]) -> list[tuple[str, str]]:
+    """Return labelled sentences; none of them depends on what the ledger recognised."""
     report = model.privacy_report_
     guarantee = report.guarantee
     promise = f"No guarantee: {report.reason}" if guarantee is None else guarantee.sentence()
-    rows = [("Model", _description(model)), ("Guarantee", promise), ("Budget", budget_sentence(spent, other_name))]
+    rows = [("Model", _description(model)), ("Guarantee", promise), ("Data set", str(report.ledger["dataset"]))]
     rows.append(("Score", score_sentence(score)))
     rows.append(("Written", ", ".join(written)))
     return rows
@@ -156,12 +154,13 @@ def score_sentence(score: PaidScore | OwnersScore | None) -> str:
     )
 
 
-def budget_sentence(spent: Spent, other_name: str | None = None) -> str:
-    """Return a sentence about what is spent on a data set and what is left."""
+def budget_sentence(spent: Spent, other_name: str | None = None, address: str | None = None) -> str:
+    """Return a sentence about what is spent on a data set and what is left, for its owner only."""
     name, uses = spent.dataset, "1 use" if spent.n_fits == 1 else f"{spent.n_fits} uses"
     text = f"data set {name!r} has {uses}: epsilon {spent.epsilon:.4g} at delta {spent.delta:.2g} spent so far"
     if spent.cap is None:
-        text += f", no cap (`dperm ledger cap {shlex.quote(name)} --epsilon E` sets one)"
+        where = [] if address is None else ["--ledger", address]
+        text += f", no cap (`{shlex.join(['dperm', 'ledger', 'cap', *where, name])} --epsilon E` sets one)"
     else:
         assert spent.used is not None
         text += f", {spent.used:.0%} of its cap of epsilon {spent.cap.budget.epsilon:g}"
@@ -175,9 +174,7 @@ def budget_sentence(spent: Spent, other_name: str | None = None) -> str:
     return text
 
 
-def summary_data(
-    model: SavedModel, spent: Spent, score: PaidScore | OwnersScore | None, written: list[str], other_name: str | None
-) -> dict[str, Any]:
+def summary_data(model: SavedModel, score: PaidScore | OwnersScore | None, written: list[str]) -> dict[str, Any]:
     """Return the same as plain data for JSON."""
     guarantee = model.privacy_report_.guarantee
     found = None
@@ -187,8 +184,7 @@ def summary_data(
         "estimator": model.estimator,
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "reason": model.privacy_report_.reason,
-        "spent": spent.to_dict(),
-        "given_as": other_name,
+        "ledger": model.privacy_report_.ledger,
         "score": found,
         "written": written,
         "effects": dict(_effects(model)),

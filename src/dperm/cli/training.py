@@ -17,6 +17,7 @@ from dperm.data.schema.encoding import parse_numbers
 from dperm.data.schema.schema import CLASSES, Schema
 from dperm.data.tables.files import TableFile
 from dperm.data.tables.raw_columns import BOOLEAN
+from dperm.data.tables.target_source import TargetSource
 from dperm.errors import InvalidBounds, InvalidData, InvalidInput
 from dperm.types import BoolArray, FloatArray
 
@@ -30,10 +31,10 @@ _PART_OF_MEMORY = 0.6
 
 @dataclass(frozen=True)
 class Training:
-    """Encoded rows, in memory or read in blocks, with everything public about them."""
+    """Encoded rows, in memory, read in blocks or on a cluster, with everything public about them."""
 
     X: Any
-    y: NDArray[Any]
+    y: Any
     names: list[str]
     bounds: Bounds | None
     schema: Schema | None
@@ -53,8 +54,8 @@ class Training:
         return isinstance(self.X, np.ndarray)
 
 
-def read_by_schema(table: TableFile, path: Path, target: str | None) -> Training:
-    """Read and encode a table by a schema; refuses whatever does not fit it."""
+def read_by_schema(table: TableFile, path: Path, target: str | None, cluster: Any = None) -> Training:
+    """Read and encode a table by a schema, here or on the workers of a cluster; refuses whatever does not fit it."""
     schema = Schema.read(path)
     if target is not None and target != schema.target.name:
         raise InvalidInput(
@@ -70,7 +71,12 @@ def read_by_schema(table: TableFile, path: Path, target: str | None) -> Training
             'kind = "ignore" if it is not to be used.'
         )
     X: Any
-    if _fits_memory(table, len(schema.encoded_names)):
+    y: Any
+    if cluster is not None:
+        from dperm.data.schema.cluster_rows import rows_on_cluster
+
+        X, y = rows_on_cluster(schema, table, cluster)
+    elif _fits_memory(table, len(schema.encoded_names)):
         encoded = schema.encode(table, with_target=True)
         X, y = encoded.X, encoded.y
     else:
@@ -152,7 +158,8 @@ def numeric(raw: Any, name: str, refusals: tuple[str, str] = _TO_LEARN) -> Float
 
 def _check_target(y: Any, name: str) -> None:
     """Refuse a target that does not vary; only the owner of the data sees this, before anything is charged."""
-    if len(y) and (y == y[0]).all():
+    one_value = not y.varies() if isinstance(y, TargetSource) else len(y) and (y == y[0]).all()
+    if one_value:
         raise InvalidData(f"target {name!r} has only one value: there is nothing to predict.")
 
 

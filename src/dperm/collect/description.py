@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from dperm.collect.draws import trimmed_counts
 from dperm.collect.estimate import Model, model_of
 from dperm.data.design.target_range import TargetRange
 from dperm.errors import DpermError, InvalidInput
-from dperm.solvers.local import Task
+from dperm.solvers.local import Counts, Task
 
 __all__ = ["CLIENT_SKETCHES", "FORMAT", "Collection"]
 
@@ -102,6 +103,19 @@ class Collection:
     def n_cells(self) -> int:
         """Number of counters: one for every statistic and answer."""
         return self.task.sketch.size * self.task.n_levels
+
+    def estimate(self, counts: Counts, trimmed: bool = False) -> dict[str, Any]:
+        """Return the model estimated from counts as plain data.
+
+        Parameters
+        ----------
+        counts : Counts
+            What was reported; ``Unsupported`` is raised if the reports are too few.
+        trimmed : bool
+            Leave out what some questions have beyond their public probability, because it was made up. The same as
+            without if nothing points to made-up reports.
+        """
+        return self.estimate_model.fit(trimmed_counts(self.task, counts) if trimmed else counts)
 
     def document(self) -> dict[str, Any]:
         """Return the description as plain data for JSON."""

@@ -96,10 +96,13 @@ def packed_body(collection: Collection, reports: Reports) -> bytes:
 
 
 class Sender:
-    """A connection to a collection's address, kept open between requests."""
+    """A connection to a collection's address, kept open between requests; batches need the operator's secret."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, batch_secret: str | None = None) -> None:
         self._parts = urlsplit(url)
+        self._headers = {"Content-Type": PACKED}
+        if batch_secret is not None:
+            self._headers["Authorization"] = f"Bearer {batch_secret}"
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(self._parts.netloc, timeout=60)
 
@@ -107,7 +110,7 @@ class Sender:
         """Send packed reports; returns the status and the answer."""
         path = f"{self._parts.path}/reports"
         try:
-            self._connection.request("POST", path, body, {"Content-Type": PACKED})
+            self._connection.request("POST", path, body, self._headers)
             answer = self._connection.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:

@@ -22,7 +22,7 @@ _ANY_ORDER = {"reassoc", "nsz"}
 # Positions are unsigned, because numba checks every signed index for counting from the end.
 
 
-@njit(cache=True, fastmath=_ANY_ORDER)
+@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
 def _column(column: FloatArray, slopes: FloatArray, limit: float) -> float:
     total = 0.0
     for i in range(slopes.size):
@@ -30,7 +30,7 @@ def _column(column: FloatArray, slopes: FloatArray, limit: float) -> float:
     return total
 
 
-@njit(cache=True, fastmath=_ANY_ORDER)
+@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
 def _dense(values: FloatArray, slopes: FloatArray, limits: FloatArray, out: FloatArray) -> None:
     n = slopes.size
     p = out.size
@@ -47,7 +47,7 @@ def _dense(values: FloatArray, slopes: FloatArray, limits: FloatArray, out: Floa
         out[p - 1] = _column(values[:, p - 1], slopes, limits[p - 1])
 
 
-@njit(cache=True, fastmath=_ANY_ORDER)
+@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
 def _sparse(
     data: FloatArray,
     indices: Any,
@@ -68,7 +68,7 @@ def _sparse(
         out[j] = total
 
 
-@njit(cache=True, fastmath=_ANY_ORDER)
+@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
 def _sparse_alike(
     data: FloatArray, indices: Any, indptr: Any, slopes: FloatArray, limit: float, out: FloatArray
 ) -> None:
@@ -82,7 +82,7 @@ def _sparse_alike(
         start = stop
 
 
-@njit(cache=True, fastmath=_ANY_ORDER)
+@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
 def _one_value(value: float, slopes: FloatArray, limit: float) -> float:
     total = 0.0
     for i in range(slopes.size):

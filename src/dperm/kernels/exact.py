@@ -66,6 +66,10 @@ class Grids:
         """Bits of a value in a matrix of second moments: 2 gram_bits + log2 n <= 52."""
         return max(1, (52 - _bits(self.n)) // 2)
 
+    def count_spacing(self, bound: float) -> float:
+        """Grid on which the sum of one number up to ``bound`` for each row is exact: 52 bits less log2 n."""
+        return self.spacing(bound, max(1, 52 - _bits(self.n)))
+
     def spacing(self, bound: float, bits: int) -> float:
         """Grid on which numbers up to ``bound`` take at most ``bits`` bits."""
         return math.ldexp(power_of_two_above(bound), -bits)

@@ -27,17 +27,22 @@ def _steps(x: float, centre: float, scale: float, clip: float, per_step: float, 
     return min(max(steps, -top), top)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def block_steps(
     block: FloatArray, centre: FloatArray, scale: FloatArray, clip: float, per_step: float, top: float, out: FloatArray
 ) -> None:
     """Steps of dense rows: clip((x - centre) / scale) times ``per_step``, a power of two, rounded, at most ``top``."""
     for j in range(block.shape[1]):
-        for i in range(block.shape[0]):
-            out[i, j] = _steps(block[i, j], centre[j], scale[j], clip, per_step, top)
+        if scale[j] <= 0.0:
+            out[:, j] = 0.0
+            continue
+        middle, unit, column, steps = centre[j], scale[j], block[:, j], out[:, j]
+        for i in range(column.size):  # without branches, so that several entries are computed at once
+            scaled = min(max((column[i] - middle) / unit, -clip), clip)
+            steps[i] = min(max(np.rint(scaled * per_step), -top), top)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def entry_steps(
     data: FloatArray,
     indices: Any,
@@ -54,7 +59,7 @@ def entry_steps(
         data[k] = _steps(data[k], centre[j], scale[j], clip, per_step, top) - implicit[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def shorten_compressed(data: FloatArray, indptr: Any, longest: float) -> None:
     """Scale compressed rows of whole numbers that are longer than ``longest`` down to it, in place, toward zero."""
     for i in range(indptr.size - 1):
@@ -68,7 +73,7 @@ def shorten_compressed(data: FloatArray, indptr: Any, longest: float) -> None:
                 data[k] = np.trunc(data[k] * factor)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def compress(block: FloatArray, found: int, ends: Any, columns: Any, entries: FloatArray) -> int:
     """Append the non-zero entries of dense rows after the first ``found`` ones and return their number.
 
@@ -93,6 +98,7 @@ _NUMBER, _READ = types.float64, types.Array(types.float64, 1, "C", readonly=True
 @njit(
     [types.void(_NUMBER[::1], _NUMBER, _READ, _READ, _NUMBER, _NUMBER, _NUMBER)],
     cache=True,
+    nogil=True,
     error_model="numpy",
 )
 def shorten_logistic(

@@ -10,7 +10,7 @@ from dperm.types import FloatArray
 __all__ = ["metric_prox"]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sweeps(
     matrix: FloatArray,
     w: FloatArray,

@@ -66,7 +66,7 @@ def sigmoid(z: float) -> float:
 _READ = types.Array(types.float64, 1, "C", readonly=True)
 
 
-@njit([types.void(_READ, _READ, types.float64[::1])], cache=True, error_model="numpy")
+@njit([types.void(_READ, _READ, types.float64[::1])], cache=True, nogil=True, error_model="numpy")
 def _slopes(z: FloatArray, y: FloatArray, out: FloatArray) -> None:
     for i in range(out.size):
         out[i] = sigmoid(z[i]) - min(max(y[i], 0.0), 1.0)

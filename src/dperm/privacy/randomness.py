@@ -15,6 +15,8 @@ import os
 import threading
 import warnings
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 
 from dperm.errors import InsecureSeedWarning, InvalidInput
 
-__all__ = ["RandomSource"]
+__all__ = ["KeyedWords", "RandomSource", "keys_from"]
 
 _BLOCK = 1 << 20  # bytes encrypted at a time, to keep the buffer of zeros small
 _REKEY_AFTER = 1 << 30  # bytes
@@ -34,6 +36,44 @@ _NOTHING = np.zeros(0, np.uint64)
 
 def _fresh_key() -> bytes:
     return os.urandom(32)
+
+
+@contextmanager
+def keys_from(make: Callable[[], bytes]) -> Iterator[None]:
+    """Let the sources of this process take their keys of 32 bytes from ``make``, for checks that draw noise twice.
+
+    Sources stay marked as secure: whoever calls this has no guarantee. Nothing but ``dperm.testing`` and the tests do.
+    """
+    global _fresh_key
+    usual, _fresh_key = _fresh_key, make
+    try:
+        yield
+    finally:
+        _fresh_key = usual
+
+
+class KeyedWords:
+    """A sequence of random 64-bit words of which any piece can be drawn: AES-256 in counter mode under a secret key.
+
+    Unlike a source it may be copied, because every copy gives the same words; whoever has it must use each word once.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def words(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """Return the words from number ``start`` up to ``stop``, the same wherever they are drawn."""
+        first = start // 2  # a block of the cipher holds two words
+        stream = Cipher(algorithms.AES(self._key), modes.CTR(first.to_bytes(16, "big"))).encryptor()
+        out = np.empty(max(stop - 2 * first, 0), np.uint64)
+        view = out.data.cast("B")
+        for begin in range(0, len(view), _BLOCK):
+            end = min(begin + _BLOCK, len(view))
+            view[begin:end] = stream.update(_ZEROS[: end - begin])
+        return out[start - 2 * first :]
+
+    def __repr__(self) -> str:
+        return "KeyedWords()"  # the key is secret
 
 
 class RandomSource:
@@ -99,6 +139,10 @@ class RandomSource:
             left = self._ready[self._used : self._used + n]
             self._used += left.size
             return np.concatenate([left, self._fresh(n - left.size)]) if left.size else self._fresh(n)
+
+    def keyed_words(self) -> KeyedWords:
+        """Return words under a fresh key, which can be drawn piece by piece on several machines."""
+        return KeyedWords(self.words(4).tobytes())
 
     def word(self) -> int:
         """Return one uniform 64-bit word as an integer."""

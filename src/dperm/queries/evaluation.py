@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.queries.gradients import predictions
@@ -30,10 +31,9 @@ class _ModelScore(Query):
     def per_person(self, data: DesignData) -> FloatArray:
         """Return one number per person, a function of that person's record and the released weights alone."""
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        # 52 bits less those that count the rows: every partial sum is a whole number below 2^53
-        spacing = data.facts.grids.spacing(0.5, max(1, 52 - max(0, (data.facts.n - 1).bit_length())))
-        steps = toward_zero(np.clip(self.per_person(data), -0.5, 0.5), spacing)
+    def part(self, block: DesignData) -> FloatArray:
+        spacing = block.facts.grids.count_spacing(0.5)
+        steps = toward_zero(np.clip(self.per_person(block), -0.5, 0.5), spacing)
         return np.array([steps.sum() * spacing])
 
     def zero_out_sensitivity(self, facts: Facts) -> float:

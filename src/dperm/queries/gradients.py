@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix
 from dperm.data.design.weights import BoxedWeights, SparseWeights
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero, weights_on_grid
 from dperm.objective import Loss
@@ -23,10 +25,12 @@ __all__ = [
     "FullGradient",
     "GradientBlock",
     "GradientCoordinate",
+    "WeightSteps",
     "check_weights",
+    "clipped",
     "clipped_slopes",
     "predictions",
-    "scores_at",
+    "slope_spacing",
 ]
 
 Weights = FloatArray | SparseWeights | BoxedWeights
@@ -51,24 +55,48 @@ def predictions(data: DesignData, weights: Weights) -> FloatArray:
     """Return exact predictions of every row at public weights (rounded to the design's weight grid)."""
     if isinstance(weights, SparseWeights | BoxedWeights):
         scores, spacing = data.cache.scores(data.design, weights)
-    else:
-        scores, spacing = scores_at(data, weights)
-    return scores * spacing  # whole numbers times a power of two: no rounding
+        return scores * spacing  # whole numbers times a power of two: no rounding
+    return WeightSteps.of(weights, data.design).predictions(data.design)
 
 
-def scores_at(data: DesignData, weights: FloatArray) -> tuple[FloatArray, float]:
-    """Return predictions of every row in whole steps, and the length of a step; the caller may change the array."""
-    # this limit is far beyond any use, and no prediction overflows within it
-    bounded = np.clip(np.asarray(weights, np.float64), -1e250, 1e250)
-    steps, spacing = weights_on_grid(bounded, data.design.grids.weight_bits)
-    return data.design.scores(steps), data.design.spacing * spacing
+@dataclass(frozen=True, eq=False)
+class WeightSteps:
+    """Public weights on the grid of a design, made once and used for all of its strips."""
+
+    steps: FloatArray
+    #: length of a step of a prediction
+    unit: float
+
+    @classmethod
+    def of(cls, weights: FloatArray, design: DesignMatrix) -> WeightSteps:
+        """Round weights to the grid."""
+        # this limit is far beyond any use, and no prediction overflows within it
+        bounded = np.clip(np.asarray(weights, np.float64), -1e250, 1e250)
+        steps, spacing = weights_on_grid(bounded, design.grids.weight_bits)
+        return cls(steps, design.spacing * spacing)
+
+    def predictions(self, design: DesignMatrix) -> FloatArray:
+        """Return exact predictions of the rows: whole numbers times a power of two."""
+        scores = design.scores(self.steps)
+        scores *= self.unit
+        return scores
 
 
-def clipped_slopes(
-    data: DesignData, loss: Loss, weights: Weights, limit: FloatArray | float
-) -> tuple[FloatArray, float]:
-    """Return the slopes of all rows, clipped to ``limit`` and rounded toward zero to whole steps, and their spacing."""
-    slopes = loss.slope(predictions(data, weights), data.target)
+def slope_spacing(design: DesignMatrix, loss: Loss) -> float:
+    """Return the length of a step of this loss's slopes."""
+    return design.grids.spacing(loss.slope_bound, design.grids.slope_bits)
+
+
+def clipped_slopes(data: DesignData, loss: Loss, weights: Weights, limit: FloatArray | float) -> FloatArray:
+    """Return the slopes of all rows, clipped to ``limit`` and rounded toward zero to whole :func:`slope_spacing`."""
+    return clipped(loss, predictions(data, weights), data.target, limit, slope_spacing(data.design, loss))
+
+
+def clipped(
+    loss: Loss, scores: FloatArray, target: FloatArray, limit: FloatArray | float, spacing: float
+) -> FloatArray:
+    """Return the slopes at these predictions, clipped to ``limit`` and rounded toward zero to whole steps."""
+    slopes = loss.slope(scores, target)
     largest = np.minimum(limit, loss.slope_bound)
     if slopes.ndim == 1:
         slopes = np.clip(slopes, -largest, largest)
@@ -80,8 +108,7 @@ def clipped_slopes(
         lengths = np.sqrt(squares) * (1.0 + (slopes.shape[1] + 8) * 2.0**-52)
         factor = np.minimum(1.0, largest * _DOWN / np.maximum(lengths, 1e-300))
         slopes = slopes * factor[:, None]
-    spacing = data.design.grids.spacing(loss.slope_bound, data.design.grids.slope_bits)
-    return toward_zero(slopes, spacing), spacing
+    return toward_zero(slopes, spacing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,20 +139,24 @@ class FullGradient(Query):
     def _columns(self) -> NDArray[np.intp] | None:
         return None
 
-    def evaluate(self, data: DesignData) -> FloatArray:
+    def part(self, block: DesignData) -> FloatArray:
         columns = self._columns()
-        norms = None if self.clip is None else data.design.norms(columns)
-        boxed = isinstance(self.weights, SparseWeights | BoxedWeights)  # their scores are kept for all rows at once
-        total: FloatArray | float = 0.0
-        for rows, part in [(slice(None), data)] if boxed else data.parts():
-            limit: FloatArray | float = np.inf
-            if self.clip is not None and norms is not None:
-                # |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||; norms are rounded up, the limit down
-                with np.errstate(divide="ignore"):
-                    limit = self.clip * _DOWN / norms[rows]
-            slopes, spacing = clipped_slopes(part, self.loss, self.weights, limit)
-            total = total + part.design.sums(slopes, columns)
-        return np.asarray(total) * (data.design.spacing * spacing)
+        limit: FloatArray = np.full(block.design.n_rows, np.inf)
+        if self.clip is not None:
+            # |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||; norms are rounded up, the limit down
+            with np.errstate(divide="ignore"):
+                limit = self.clip * _DOWN / block.design.norms(columns)
+        spacing = slope_spacing(block.design, self.loss)
+        outputs = () if self.loss.n_outputs == 1 else (self.loss.n_outputs,)
+        total = np.zeros((self._n_columns(block.facts), *outputs))
+        if isinstance(self.weights, SparseWeights | BoxedWeights):  # their scores are kept for all rows at once
+            total += block.design.sums(clipped_slopes(block, self.loss, self.weights, limit), columns)
+        else:
+            weights = WeightSteps.of(self.weights, block.design)
+            for rows, design, target in block.strips():
+                scores = weights.predictions(design)
+                total += design.sums(clipped(self.loss, scores, target, limit[rows], spacing), columns)
+        return total * (block.design.spacing * spacing)
 
     def person_bound(self, facts: Facts) -> float:
         """Bound on the L2 norm of one person's clipped gradient."""
@@ -178,15 +209,18 @@ class GradientBlock(FullGradient):
         # independent of the weights' values, which are finite, and of which columns are taken
         return self.loss, self.clip, len(self.columns), self.weights.d
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        boxed = isinstance(self.weights, SparseWeights | BoxedWeights)
-        return self._single(data) if boxed and len(self.columns) == 1 else super().evaluate(data)
+    @property
+    def reads_columns(self) -> bool:
+        return isinstance(self.weights, SparseWeights | BoxedWeights) and len(self.columns) == 1
+
+    def part(self, block: DesignData) -> FloatArray:
+        return self._single(block) if self.reads_columns else super().part(block)
 
     def _single(self, data: DesignData) -> FloatArray:
         """One column, at the cost of that column."""
         assert isinstance(self.weights, SparseWeights | BoxedWeights)
         design, column, loss = data.design, self.columns[0], self.loss
-        grid = design.grids.spacing(loss.slope_bound, design.grids.slope_bits)
+        grid = slope_spacing(design, loss)
         step = design.spacing * grid
         # clipping the product gives the same bound as clipping the slope by the column's magnitude
         limit = math.inf if self.clip is None else float(math.floor(self.clip / step))

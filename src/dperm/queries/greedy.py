@@ -7,6 +7,7 @@ along one coordinate would achieve; here the noise is added to the score itself.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -15,13 +16,14 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.weights import SparseWeights
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query, added
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.mechanisms.selection import TwoLevelRace
-from dperm.queries.gradients import GradientCoordinate, check_weights, clipped_slopes
+from dperm.queries.gradients import GradientCoordinate, check_weights, clipped_slopes, slope_spacing
 from dperm.types import FloatArray
 from dperm.validation import positive
 
@@ -161,28 +163,32 @@ class GreedyScores(Query):
         return out
 
     # --------------------------------------------------------------------------------------- evaluation
-    def evaluate(self, data: DesignData) -> Any:
-        if self.race is not None and not self.excluded and data.design.compressed_columns is not None:
-            return _RaceState.of(data, self).race
-        scores = self.scores(data)
+    def evaluate(self, data: Any) -> Any:
+        whole = None if self.race is None or self.excluded else data.only_block
+        if whole is not None and whole.design.compressed_columns is not None:
+            # one block of sparse rows: scores are kept in a race, whose update costs what changed
+            with whole.cache.lock:
+                return _RaceState.of(whole, self).race
+        return super().evaluate(data)
+
+    def part(self, block: DesignData) -> FloatArray:
+        """Return the gradient sums of all coordinates in grid steps, each product clipped."""
+        slopes = clipped_slopes(block, self.loss, self.weights, np.inf)
+        return self.sums_of(block, slopes, block.design.spacing * slope_spacing(block.design, self.loss))
+
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> FloatArray:
+        scores = self.scores_of(added(parts), self.step(facts) / facts.n)
         return np.delete(scores, self.excluded) if self.excluded else scores
+
+    def step(self, facts: Facts) -> float:
+        """Return the length of a grid step of the gradient sums."""
+        return facts.spacing * facts.grids.spacing(self.loss.slope_bound, facts.grids.slope_bits)
 
     def coordinate(self, candidate: int) -> int:
         """Return the coordinate of a candidate that was chosen."""
         for j in sorted(self.excluded):
             candidate += candidate >= j
         return candidate
-
-    def scores(self, data: DesignData) -> FloatArray:
-        """Compute all scores by a full pass over the rows."""
-        sums, step = self.sums(data)
-        return self.scores_of(sums, step / data.facts.n)
-
-    def sums(self, data: DesignData) -> tuple[FloatArray, float]:
-        """Return the gradient sums of all coordinates in grid steps, each product clipped, and their spacing."""
-        slopes, spacing = clipped_slopes(data, self.loss, self.weights, np.inf)
-        step = data.design.spacing * spacing
-        return self.sums_of(data, slopes, step), step
 
     def sums_of(self, data: DesignData, slopes: FloatArray, step: float) -> FloatArray:
         """The same from the slopes of all rows in grid steps."""
@@ -225,6 +231,9 @@ class GreedyScores(Query):
             TwoLevelRace.public_parameters(facts.d, sensitivity, multiplier, self.bound(facts))
         return facts.d - len(set(self.excluded))
 
+    def part_size(self, facts: Facts) -> int:
+        return facts.d  # excluded ones are left out of the total
+
 
 @dataclass(frozen=True, eq=False)
 class GreedyGradients(Query):
@@ -243,9 +252,11 @@ class GreedyGradients(Query):
     def _rule(self) -> GreedyScores:
         return GreedyScores(self.loss, self.weights, 1.0, SeparablePenalty(), limit=self.limit)
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        sums, step = self._rule().sums(data)
-        return sums * step / data.facts.n
+    def part(self, block: DesignData) -> FloatArray:
+        return self._rule().part(block)
+
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> FloatArray:
+        return added(parts) * self._rule().step(facts) / facts.n
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
         return self._rule().person_bound(facts) / facts.n * (1.0 + 2.0**-48) + _ROUNDING * self.bound(facts)
@@ -270,7 +281,7 @@ class _RaceState:
         design = data.design
         self.columns = design.compressed_columns
         self.rows = self.columns.tocsr()
-        self.grid = design.grids.spacing(query.loss.slope_bound, design.grids.slope_bits)
+        self.grid = slope_spacing(design, query.loss)
         self.step = design.spacing * self.grid
         self.factor = self.step / data.facts.n
         self.limits = query.limits(self.step)
@@ -305,7 +316,7 @@ class _RaceState:
 
     def _start(self, data: DesignData, query: GreedyScores) -> FloatArray:
         """Recompute everything and return all scores."""
-        self.slopes, _ = clipped_slopes(data, query.loss, query.weights, np.inf)
+        self.slopes = clipped_slopes(data, query.loss, query.weights, np.inf)
         self.sums = query.sums_of(data, self.slopes, self.step)
         self.weights = query._boxed_weights()
         self.entries = dict(query.weights.entries)

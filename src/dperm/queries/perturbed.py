@@ -13,12 +13,16 @@ import numpy as np
 from scipy import linalg
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData
+from dperm.data.design.matrix import DesignMatrix
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import added
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import Grids, toward_zero, weights_on_grid
 from dperm.objective import Loss
 from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective, PrivateObjective
+from dperm.queries.gradients import predictions
 from dperm.queries.sampled import ZeroOutQuery
+from dperm.queries.statistics import Curvature, unpack_symmetric
 from dperm.types import FloatArray
 from dperm.validation import positive
 
@@ -117,48 +121,126 @@ class PerturbedMinimum(ZeroOutQuery):
         return facts.d
 
 
+def _scores(design: DesignMatrix, weights: FloatArray) -> FloatArray:
+    """Rows times weights, rounded a few times at the very end: pieces of the weights have exact scores."""
+    out, rest = np.zeros(design.n_rows), weights
+    for _ in range(_PIECES):
+        steps, spacing = weights_on_grid(rest, design.grids.weight_bits)
+        out = out + design.scores(steps) * (design.spacing * spacing)
+        rest = rest - steps * spacing
+    return out
+
+
+def _exact_sums(design: DesignMatrix, factors: FloatArray, bound: float, passes: int) -> FloatArray:
+    """Sums of the rows times one factor each, of magnitude ``bound`` at most.
+
+    Factors are taken apart into whole numbers of few bits, the largest first, whose sums are exact; so the results are
+    the same for any order of the rows and their errors are those of the factors alone.
+    """
+    rest, out = factors, np.empty((passes, design.d))
+    spacing = design.grids.spacing(bound, design.grids.slope_bits)
+    for sums in out:
+        steps = toward_zero(rest, spacing)
+        sums[:] = design.sums(steps) * (design.spacing * spacing)
+        rest = rest - steps * spacing
+        spacing = math.ldexp(spacing, -design.grids.slope_bits)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _SlopeSums:
+    """Gradient of the sum of the losses, in pieces of decreasing size."""
+
+    loss: Loss
+    weights: FloatArray
+
+    name: ClassVar[str] = "slope sums"
+    reads_columns: ClassVar[bool] = False
+
+    def part_size(self, facts: Facts) -> int:
+        return _passes(facts.grids) * facts.d
+
+    def part(self, block: DesignData) -> FloatArray:
+        slopes = self.loss.slope(_scores(block.design, self.weights), block.target)
+        return _exact_sums(block.design, slopes, self.loss.slope_bound, _passes(block.design.grids))
+
+
+@dataclass(frozen=True, eq=False)
+class _LossSums:
+    """Sum of the losses in two pieces; it decides how long a step is, and no guarantee depends on it."""
+
+    loss: Loss
+    weights: FloatArray
+    bound: float
+
+    name: ClassVar[str] = "loss sums"
+    reads_columns: ClassVar[bool] = False
+
+    def part_size(self, facts: Facts) -> int:
+        return 2
+
+    def part(self, block: DesignData) -> FloatArray:
+        rest = np.clip(self.loss.value(_scores(block.design, self.weights), block.target), 0.0, self.bound)
+        out, spacing = np.empty(2), block.design.grids.count_spacing(self.bound)
+        for k in range(2):
+            steps = toward_zero(rest, spacing)
+            out[k] = steps.sum() * spacing
+            rest = rest - steps * spacing
+            spacing *= block.design.grids.count_spacing(1.0)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class _CurvatureProducts:
+    """The sum's second derivative at ``weights`` times a direction, in two pieces."""
+
+    loss: Loss
+    weights: FloatArray
+    direction: FloatArray
+    #: on the magnitude of a person's factor; one number for all blocks, whatever rounds it
+    bound: float
+
+    name: ClassVar[str] = "curvature products"
+    reads_columns: ClassVar[bool] = False
+
+    def part_size(self, facts: Facts) -> int:
+        return 2 * facts.d
+
+    def part(self, block: DesignData) -> FloatArray:
+        curvature = self.loss.curvature(predictions(block, self.weights), block.target)
+        factors = np.clip(curvature * predictions(block, self.direction), -self.bound, self.bound)
+        return _exact_sums(block.design, factors, self.bound, 2)
+
+
+def _widest(facts: Facts) -> float:
+    """Return a number that no target is further from zero than."""
+    return max(1.0, abs(facts.target_low), abs(facts.target_high))
+
+
 class PeopleObjective(PrivateObjective):
     """The private function of :class:`PerturbedMinimum`, with gradients whose error is bounded."""
 
-    def __init__(self, data: DesignData, query: PerturbedMinimum) -> None:
+    def __init__(self, data: Any, query: PerturbedMinimum) -> None:
         self._data, self._query = data, query
         self._facts = data.facts
         self.size = query.size(self._facts)
         self.strength = float(query.strengths.min())
         self.curvature_ratio = query.curvature_ratio(self._facts)
 
-    def _scores(self, weights: FloatArray) -> FloatArray:
-        """Rows times weights, rounded a few times at the very end: pieces of the weights have exact scores."""
-        design, rest = self._data.design, weights
-        out = np.zeros(design.n_rows)
-        for _ in range(_PIECES):
-            steps, spacing = weights_on_grid(rest, design.grids.weight_bits)
-            out = out + design.scores(steps) * (design.spacing * spacing)
-            rest = rest - steps * spacing
-        return out
-
     def gradient(self, weights: FloatArray, linear: FloatArray | None = None) -> FloatArray:
-        """Gradient of the sum, the quadratic and the linear term.
-
-        Slopes are taken apart into whole numbers of few bits whose sums are exact, so the result is the same for any
-        order of the rows and its error is that of the slopes alone.
-        """
-        design, loss = self._data.design, self._query.loss
-        rest = loss.slope(self._scores(weights), self._data.target)
-        spacing = design.grids.spacing(loss.slope_bound, design.grids.slope_bits)
+        """Gradient of the sum, the quadratic and the linear term."""
         out = self._query.strengths * weights
         if linear is not None:
             out = out + linear
-        for _ in range(_passes(design.grids)):
-            steps = toward_zero(rest, spacing)
-            out = out + design.sums(steps) * (design.spacing * spacing)
-            rest = rest - steps * spacing
-            spacing = math.ldexp(spacing, -design.grids.slope_bits)
+        for sums in added(self._data.parts(_SlopeSums(self._query.loss, weights))):  # the largest first
+            out = out + sums
         return out
 
     def _value(self, weights: FloatArray, linear: FloatArray) -> float:
-        losses = float(self._query.loss.value(self._scores(weights), self._data.target).sum())
-        return losses + float((0.5 * self._query.strengths * weights + linear) @ weights)
+        reach = self._facts.row_bound * float(np.linalg.norm(weights)) + _widest(self._facts)
+        bound = self._query.loss.slope_bound * reach
+        losses = float(added(self._data.parts(_LossSums(self._query.loss, weights, bound))).sum())
+        return float(losses + (0.5 * self._query.strengths * weights + linear) @ weights)
 
     def _certified(self, weights: FloatArray, gradient: FloatArray, linear: FloatArray) -> float:
         """Upper bound on the norm of the true gradient."""
@@ -183,33 +265,32 @@ class PeopleObjective(PrivateObjective):
     @property
     def _largest_curvature(self) -> float:
         query, facts = self._query, self._facts
-        return facts.n * query.loss.curvature_bound * facts.row_bound**2 + float(query.strengths.max())
+        return float(facts.n * query.loss.curvature_bound * facts.row_bound**2 + query.strengths.max())
 
     def _search(self, weights: FloatArray, gradient: FloatArray, linear: FloatArray) -> FloatArray:
         """One Newton step, halved until the function falls (Nocedal & Wright 2006, section 3.1)."""
-        curvature = self._query.loss.curvature(self._scores(weights), self._data.target)
         direct = self.size <= MOST_DIRECT
-        move = -(self._solve(curvature, gradient) if direct else self._conjugate(curvature, gradient))
+        move = -(self._solve(weights, gradient) if direct else self._conjugate(weights, gradient))
         start, fall, length = self._value(weights, linear), float(gradient @ move), 1.0
         slack = 2.0**-40 * (abs(start) + 1.0)  # near the minimum the decrease is smaller than the rounding
         while length > 2.0**-30 and self._value(weights + length * move, linear) > start + 1e-4 * length * fall + slack:
             length /= 2.0
         return weights + length * move
 
-    def _solve(self, curvature: FloatArray, gradient: FloatArray) -> FloatArray:
-        matrix = np.diag(self._query.strengths)
-        for part, steps in self._data.design.row_chunks():
-            rows = steps * self._data.design.spacing
-            matrix += (rows * curvature[part][:, None]).T @ rows
+    def _solve(self, weights: FloatArray, gradient: FloatArray) -> FloatArray:
+        # rounded to whole steps, so that it is the same for every split of the rows
+        curvature = Curvature(loss=self._query.loss, weights=weights)
+        packed = curvature.total(self._data.parts(curvature), self._facts)
+        matrix = np.diag(self._query.strengths) + unpack_symmetric(packed, self.size)
         try:
             solved: FloatArray = linalg.cho_solve(linalg.cho_factor(matrix, check_finite=False), gradient)
         except linalg.LinAlgError:  # ill-conditioned; an error would reveal something about the data: a short step
             return gradient / self._largest_curvature
         return solved
 
-    def _conjugate(self, curvature: FloatArray, gradient: FloatArray) -> FloatArray:
+    def _conjugate(self, weights: FloatArray, gradient: FloatArray) -> FloatArray:
         """Solve for the Newton step by conjugate gradients, to a limited accuracy (Nocedal & Wright 2006, 7.1)."""
-        design, strengths = self._data.design, self._query.strengths
+        strengths = self._query.strengths
         found, rest = np.zeros(self.size), gradient.copy()
         scaled = rest / strengths
         way, square = scaled.copy(), float(rest @ scaled)
@@ -217,7 +298,10 @@ class PeopleObjective(PrivateObjective):
         for _ in range(min(self.size, 500)):
             if not square > goal:
                 break
-            moved = design.sums(curvature * design.scores(way)) * design.spacing**2 + strengths * way
+            length = self._query.loss.curvature_bound * self._facts.row_bound * float(np.linalg.norm(way))
+            bound = max(length, np.finfo(np.float64).tiny)
+            products = added(self._data.parts(_CurvatureProducts(self._query.loss, weights, way, bound)))
+            moved = products.sum(axis=0) + strengths * way
             share = square / float(way @ moved)
             found, rest = found + share * way, rest - share * moved
             scaled = rest / strengths

@@ -6,21 +6,22 @@ The mechanism draws the sample; a query gives it one summand per person. Proof: 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query, added
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.privacy.accounting.neighbours import Neighbours
-from dperm.privacy.mechanisms.sampled_noise import Summands
-from dperm.queries.gradients import FullGradient, check_weights, clipped_slopes, predictions
-from dperm.types import BoolArray, FloatArray
+from dperm.privacy.mechanisms.sampled_noise import Sample, Summands
+from dperm.queries.gradients import FullGradient, check_weights, clipped_slopes, predictions, slope_spacing
+from dperm.types import FloatArray
 from dperm.validation import positive
 
 __all__ = ["SampledCorrection", "SampledGradient", "SampledQuery", "ZeroOutQuery"]
@@ -45,28 +46,41 @@ class ZeroOutQuery(Query):
 class SampledQuery(ZeroOutQuery):
     """A query whose value is one summand per person; its sensitivity bounds one summand."""
 
+    clip: float | None
 
-#: returns the slopes of the people in some data, clipped to the given limits, as whole steps, and the step length
-Slopes = Callable[[DesignData, FloatArray | float], tuple[FloatArray, float]]
+    @abstractmethod
+    def slopes(self, people: DesignData, limits: FloatArray | float) -> tuple[FloatArray, float]:
+        """Return the slopes of these people, clipped to the limits, as whole steps, and the length of a step."""
+
+    def evaluate(self, data: Any) -> Summands:
+        """Return the summands, computed only for the people of a sample, where their rows are."""
+        return Summands(data.n_rows, self.size(data.facts), lambda sample: added(data.parts(_SampleSum(self, sample))))
 
 
-def _summands(data: DesignData, clip: float | None, n_outputs: int, slopes: Slopes) -> Summands:
-    """Return row times slope for every person, computed only for the people in a sample."""
-    design = data.design
+@dataclass(frozen=True, eq=False)
+class _SampleSum:
+    """The part of a sampled query: the sum over the people of a block who are in the sample."""
 
-    def total(mask: BoolArray) -> FloatArray:
-        rows = np.flatnonzero(mask)
-        everyone = len(rows) == design.n_rows
-        sample = data if everyone else replace(data, design=design.take(rows), target=data.target[rows])
+    query: SampledQuery
+    sample: Sample
+
+    name: ClassVar[str] = "sample sum"
+    reads_columns: ClassVar[bool] = False
+
+    def part_size(self, facts: Facts) -> int:
+        return self.query.part_size(facts)
+
+    def part(self, block: DesignData) -> FloatArray:
+        design = block.design
+        rows = np.flatnonzero(self.sample.people(block.first, block.first + design.n_rows))
+        people = block if len(rows) == design.n_rows else block.people(rows)
         limits: FloatArray | float = np.inf
-        if clip is not None:
+        if self.query.clip is not None:
             # the norms of all rows are kept, so only the first step computes them
             with np.errstate(divide="ignore"):
-                limits = clip * _DOWN / design.norms()[rows]
-        steps, spacing = slopes(sample, limits)
-        return sample.design.sums(steps) * (design.spacing * spacing)
-
-    return Summands(design.n_rows, design.d * n_outputs, total)
+                limits = self.query.clip * _DOWN / design.norms()[rows]
+        steps, spacing = self.query.slopes(people, limits)
+        return people.design.sums(steps) * (design.spacing * spacing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +89,8 @@ class SampledGradient(SampledQuery, FullGradient):
 
     name: ClassVar[str] = "sampled gradient"
 
-    def evaluate(self, data: DesignData) -> Any:
-        def slopes(sample: DesignData, limits: FloatArray | float) -> tuple[FloatArray, float]:
-            return clipped_slopes(sample, self.loss, self.weights, limits)
-
-        return _summands(data, self.clip, self.loss.n_outputs, slopes)
+    def slopes(self, people: DesignData, limits: FloatArray | float) -> tuple[FloatArray, float]:
+        return clipped_slopes(people, self.loss, self.weights, limits), slope_spacing(people.design, self.loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +123,13 @@ class SampledCorrection(SampledQuery):
         widest = 2.0 * self.loss.slope_bound
         return widest if self.limit is None else min(self.limit, widest)
 
-    def evaluate(self, data: DesignData) -> Any:
-        grids = data.design.grids
+    def slopes(self, people: DesignData, limits: FloatArray | float) -> tuple[FloatArray, float]:
+        grids = people.design.grids
         spacing = grids.spacing(self._limit, grids.slope_bits)
-
-        def slopes(sample: DesignData, limits: FloatArray | float) -> tuple[FloatArray, float]:
-            points = (self.weights, self.reference)
-            here, there = (self.loss.slope(predictions(sample, w), sample.target) for w in points)
-            largest = np.minimum(limits, self._limit)
-            return toward_zero(np.clip(here - there, -largest, largest), spacing), spacing
-
-        return _summands(data, self.clip, 1, slopes)
+        points = (self.weights, self.reference)
+        here, there = (self.loss.slope(predictions(people, w), people.target) for w in points)
+        largest = np.minimum(limits, self._limit)
+        return toward_zero(np.clip(here - there, -largest, largest), spacing), spacing
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
         return min(self.clip, self._limit * facts.row_bound * _UP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,11 +11,12 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.weights import SparseWeights
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query, added
 from dperm.errors import InvalidInput
 from dperm.objective import Loss
 from dperm.objective.penalties import SeparablePenalty
-from dperm.queries.gradients import Weights, check_weights, clipped_slopes
+from dperm.queries.gradients import FullGradient, Weights, check_weights
 from dperm.types import FloatArray
 
 __all__ = ["AtomScores", "PenalisedAtomScores"]
@@ -42,9 +44,11 @@ class AtomScores(Query):
         if self.loss.n_outputs != 1:
             raise InvalidInput("atom scores are defined for losses of one prediction per person.")
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        slopes, spacing = clipped_slopes(data, self.loss, self.weights, np.inf)
-        gradient = data.design.sums(slopes) * (data.design.spacing * spacing)
+    def part(self, block: DesignData) -> FloatArray:
+        return FullGradient(self.loss, self.weights).part(block)
+
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> FloatArray:
+        gradient = added(parts)
         return np.concatenate([-gradient, gradient])
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
@@ -89,9 +93,9 @@ class PenalisedAtomScores(AtomScores):
     def _n_origins(self) -> int:
         return 1 if self.penalty.l1 > 0.0 else 0
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        n, d = data.facts.n, data.design.d
-        out = np.concatenate([super().evaluate(data), np.zeros(self._n_origins())])
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> FloatArray:
+        n, d = facts.n, facts.d
+        out = np.concatenate([super().total(parts, facts), np.zeros(self._n_origins())])
         unpenalised = list(self.unpenalised)
         l1_part = np.full(d, n * self.penalty.l1)
         l1_part[unpenalised] = 0.0

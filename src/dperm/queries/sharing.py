@@ -13,7 +13,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query
 from dperm.data.holding.party import LabelData, PartyData
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import toward_zero

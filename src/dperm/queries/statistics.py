@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query, added
 from dperm.data.holding.table_data import TableData
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
@@ -59,10 +61,10 @@ class FirstMoment(Query):
     def __post_init__(self) -> None:
         object.__setattr__(self, "clip", _checked_clip(self.clip))
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        spacing = data.design.grids.spacing(1.0, data.design.grids.slope_bits)
-        factors = toward_zero(_row_factors(data, self.clip), spacing)
-        return data.design.sums(factors) * (data.design.spacing * spacing)
+    def part(self, block: DesignData) -> FloatArray:
+        spacing = block.design.grids.spacing(1.0, block.design.grids.slope_bits)
+        factors = toward_zero(_row_factors(block, self.clip), spacing)
+        return block.design.sums(factors) * (block.design.spacing * spacing)
 
     def _row_bound(self, facts: Facts) -> float:
         return facts.row_bound if self.clip is None else min(self.clip, facts.row_bound)
@@ -84,13 +86,12 @@ class TargetMoment(Query):
     name: ClassVar[str] = "target moment"
     norm: ClassVar[str] = "l2"
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        facts = data.facts
+    def part(self, block: DesignData) -> FloatArray:
+        facts = block.facts
         half = self.zero_out_sensitivity(facts)
         middle = facts.target_low + (facts.target_high - facts.target_low) / 2.0
-        # 52 bits less those that count the rows: every partial sum is a whole number below 2^53
-        spacing = facts.grids.spacing(half, max(1, 52 - max(0, (facts.n - 1).bit_length())))
-        steps = toward_zero(np.clip(data.target - middle, -half, half), spacing)
+        spacing = facts.grids.count_spacing(half)
+        steps = toward_zero(np.clip(block.target - middle, -half, half), spacing)
         return np.array([steps.sum() * spacing])
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
@@ -123,7 +124,7 @@ class SecondMoment(Query):
     def _row_weights(self, data: DesignData) -> FloatArray:
         return _row_factors(data, self.clip)
 
-    def _total(self, data: DesignData, weights: FloatArray, spacing: float) -> FloatArray:
+    def _sum(self, data: DesignData, weights: FloatArray, spacing: float) -> FloatArray:
         """Sum of weighted row times itself transposed, rows in whole steps of ``spacing``."""
         return data.design.second_moments(weights, data.design.spacing, spacing)
 
@@ -137,14 +138,19 @@ class SecondMoment(Query):
         """Bound on one weighted entry of a row."""
         return math.sqrt(self._weight_bound()) * facts.value_bound * _UP
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        weights = self._row_weights(data)
-        k = self._n_columns(data.facts)
-        spacing = data.design.grids.spacing(self._entry_bound(data.facts), data.design.grids.gram_bits)
+    def _spacing(self, facts: Facts) -> float:
+        return facts.grids.spacing(self._entry_bound(facts), facts.grids.gram_bits)
+
+    def part(self, block: DesignData) -> FloatArray:
         # the weight is folded into the row before it is rounded, so that the products stay whole
-        total = self._total(data, weights, spacing)
-        above = np.triu_indices(k, 1)
-        packed = np.concatenate([np.diag(total), math.sqrt(2.0) * total[above]])
+        total = self._sum(block, self._row_weights(block), self._spacing(block.facts))
+        return total[np.triu_indices(len(total))]  # symmetric: half of it says all
+
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> FloatArray:
+        k, spacing = self._n_columns(facts), self._spacing(facts)
+        total = np.zeros((k, k))
+        total[np.triu_indices(k)] = added(parts)
+        packed = np.concatenate([np.diag(total), math.sqrt(2.0) * total[np.triu_indices(k, 1)]])
         return packed * (spacing * spacing)
 
     def _square_bound(self, facts: Facts) -> float:
@@ -254,12 +260,14 @@ class QuantileScores(Query):
     def _largest_penalty(self) -> float:
         return 0.0 if self.score_penalties is None else float(self.score_penalties.max())
 
-    def evaluate(self, data: TableData) -> FloatArray:
-        wanted = self.quantile * data.facts.n
-        ranks = data.ranks(self.column, self.grid, strict=self.side == "low")
+    def part(self, block: TableData) -> FloatArray:
+        return block.ranks(self.column, self.grid, strict=self.side == "low")
+
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> FloatArray:
+        wanted, ranks = self.quantile * facts.n, added(parts)
         # values outside the grid count as its first or last point
         inner = ranks[:-1] if self.side == "high" else ranks[1:]
-        below, up_to = np.concatenate([[0.0], inner]), np.concatenate([inner, [float(data.facts.n)]])
+        below, up_to = np.concatenate([[0.0], inner]), np.concatenate([inner, [float(facts.n)]])
         # subtracted from 0, so that the best score is 0 and not -0
         scores: FloatArray = 0.0 - np.maximum(0.0, np.maximum(below - wanted, wanted - up_to))
         return scores if self.score_penalties is None else scores - self.score_penalties

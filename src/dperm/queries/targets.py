@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query
 from dperm.kernels.exact import toward_zero
 from dperm.types import FloatArray
 from dperm.validation import finite, whole
@@ -33,8 +34,8 @@ class ClassCounts(Query):
     def __post_init__(self) -> None:
         whole("n_classes", self.n_classes, least=2)
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        return np.array([float(np.count_nonzero(data.target == k)) for k in range(self.n_classes)])
+    def part(self, block: DesignData) -> FloatArray:
+        return np.array([float(np.count_nonzero(block.target == k)) for k in range(self.n_classes)])
 
     def zero_out_sensitivity(self, facts: Facts) -> float:
         return 1.0
@@ -62,11 +63,10 @@ class TargetDeviation(Query):
         """Return the largest deviation of a target in its public range."""
         return max(abs(facts.target_high - self.centre), abs(self.centre - facts.target_low))
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        half = 0.5 * self.largest(data.facts)
-        grids = data.facts.grids
-        spacing = grids.spacing(half, max(1, 52 - max(0, (data.facts.n - 1).bit_length())))
-        steps = toward_zero(np.clip(np.abs(data.target - self.centre) - half, -half, half), spacing)
+    def part(self, block: DesignData) -> FloatArray:
+        half = 0.5 * self.largest(block.facts)
+        spacing = block.facts.grids.count_spacing(half)
+        steps = toward_zero(np.clip(np.abs(block.target - self.centre) - half, -half, half), spacing)
         return np.array([steps.sum() * spacing])
 
     def zero_out_sensitivity(self, facts: Facts) -> float:

@@ -7,18 +7,21 @@ equal in all directions of the mapped space into noise that follows the curvatur
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from dperm.data.design.facts import Facts
+from dperm.data.design.matrix import DesignMatrix
 from dperm.data.design.row_map import RowMap
-from dperm.data.holding.holder import DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import Query, added
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Logistic, Loss
-from dperm.queries.gradients import check_weights, predictions, scores_at
+from dperm.queries.gradients import WeightSteps, check_weights, slope_spacing
 from dperm.queries.statistics import SecondMoment
 from dperm.types import FloatArray
 from dperm.validation import positive
@@ -32,11 +35,7 @@ _DOWN = 1.0 - 2.0**-50
 
 def _norms(data: DesignData, rows: RowMap) -> FloatArray:
     """Return the lengths of the mapped rows, kept for the next query with the same map."""
-    key = ("norms of mapped rows", rows)
-    if key not in data.cache.incremental:
-        data.cache.incremental[key] = rows.norms(data.design)
-    kept: FloatArray = data.cache.incremental[key]
-    return kept
+    return data.cache.mapped_norms(rows, lambda: rows.norms(data.design))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +54,14 @@ class RowLengths(Query):
     def __post_init__(self) -> None:
         object.__setattr__(self, "clip", positive("clip", self.clip))
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        design = data.design
+    def part(self, block: DesignData) -> FloatArray:
+        design = block.design
         if self.rows is None:
             lengths = np.sqrt(design.squared_norms() - design.intercept_steps**2) * design.spacing
         else:
-            lengths = _norms(data, self.rows)
+            lengths = _norms(block, self.rows)
         half = 0.5 * self.clip
-        # 52 bits less those that count the rows: every partial sum is a whole number below 2^53
-        spacing = design.grids.spacing(half, max(1, 52 - max(0, (design.n - 1).bit_length())))
+        spacing = design.grids.count_spacing(half)
         steps = toward_zero(np.clip(np.minimum(lengths, self.clip) - half, -half, half), spacing)
         return np.array([steps.sum() * spacing])
 
@@ -110,14 +108,16 @@ class MappedSecondMoment(SecondMoment):
             factors: FloatArray = np.minimum(1.0, self._limit / _norms(data, self._map)) * _DOWN * _DOWN
         return factors
 
-    def _total(self, data: DesignData, weights: FloatArray, spacing: float) -> FloatArray:
+    def _sum(self, data: DesignData, weights: FloatArray, spacing: float) -> FloatArray:
         unit = data.design.spacing * self._map.spacing
         if self._map.diagonal is not None:
             return data.design.second_moments(weights, unit, spacing, self._map.diagonal)
         k = self._map.shape[1]
         total = np.zeros((k, k))
         for part, block in data.design.row_chunks():
-            steps = toward_zero(self._map.rows(block) * unit * weights[part][:, None], spacing)
+            steps = self._map.rows(block) * (unit / spacing)  # powers of two: exact in any order
+            steps *= weights[part][:, None]
+            np.trunc(steps, out=steps)
             total += steps.T @ steps
         return total
 
@@ -166,39 +166,45 @@ class MappedGradient(Query):
         if not 0.0 <= self.label_independence <= 1.0:
             raise InvalidInput(f"label_independence must be between 0 and 1, not {self.label_independence!r}.")
 
-    def evaluate(self, data: DesignData) -> FloatArray:
-        lengths = _norms(data, self.rows)
-        grids = data.design.grids
-        spacing = grids.spacing(self.loss.slope_bound, grids.slope_bits)
-        sums = np.zeros((data.design.d, *self.weights.shape[1:]))
-        for rows, part in data.parts():
+    def part(self, block: DesignData) -> FloatArray:
+        lengths, spacing = _norms(block, self.rows), slope_spacing(block.design, self.loss)
+        sums = np.zeros((block.design.d, *self.weights.shape[1:]))
+        weights = WeightSteps.of(self.weights, block.design)
+        for rows, design, target in block.strips():
             if type(self.loss) is Logistic:  # not a subclass, which may define other slopes
-                slopes = self._logistic(part, lengths[rows], spacing)
+                slopes = self._logistic(weights, design, target, lengths[rows], spacing)
             else:
                 with np.errstate(all="ignore"):  # a warning would reveal something about a person
-                    slopes = toward_zero(self._shortened(part, self.clip * _DOWN / lengths[rows]), spacing)
-            sums += part.design.sums(slopes)
-        image: FloatArray = self.rows.image(sums) * (data.design.spacing * spacing)
+                    limit = self.clip * _DOWN / lengths[rows]
+                    slopes = toward_zero(self._shortened(weights.predictions(design), target, limit), spacing)
+            sums += design.sums(slopes)
+        return sums
+
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> FloatArray:
+        spacing = facts.grids.spacing(self.loss.slope_bound, facts.grids.slope_bits)
+        image: FloatArray = self.rows.image(added(parts)) * (facts.spacing * spacing)
         return image
 
-    def _logistic(self, data: DesignData, lengths: FloatArray, spacing: float) -> FloatArray:
+    def _logistic(
+        self, weights: WeightSteps, design: DesignMatrix, labels: FloatArray, lengths: FloatArray, spacing: float
+    ) -> FloatArray:
         """The same as :meth:`_shortened` in grid steps, bit for bit, in one pass."""
         from dperm.kernels.grid_steps import shorten_logistic  # compiled: only when needed
 
-        scores, unit = scores_at(data, self.weights)
-        target = np.require(data.target, np.float64, ["C", "A"])
+        scores = design.scores(weights.steps)
+        target = np.require(labels, np.float64, ["C", "A"])
         # the grid is a power of two: multiplying by its inverse equals dividing
         shorten_logistic(
-            scores, unit, target, lengths, self.clip * _DOWN, float(self.label_independence), 1.0 / spacing
+            scores, weights.unit, target, lengths, self.clip * _DOWN, float(self.label_independence), 1.0 / spacing
         )
         return scores
 
-    def _shortened(self, data: DesignData, limit: FloatArray) -> FloatArray:
-        slopes = self.loss.slope(predictions(data, self.weights), data.target)
+    def _shortened(self, scores: FloatArray, target: FloatArray, limit: FloatArray) -> FloatArray:
+        slopes = self.loss.slope(scores, target)
         largest = np.minimum(limit, self.loss.slope_bound)
         if slopes.ndim == 1:
             if self.label_independence:
-                any_label = self.loss.largest_slope(slopes, data.target)
+                any_label = self.loss.largest_slope(slopes, target)
                 size = self.label_independence * any_label + (1.0 - self.label_independence) * np.abs(slopes)
                 slopes = slopes * np.minimum(1.0, limit / np.maximum(size, 1e-300))
             return np.clip(slopes, -largest, largest)
@@ -208,7 +214,7 @@ class MappedGradient(Query):
         sizes = np.sqrt(squares) * (1.0 + (slopes.shape[1] + 8) * 2.0**-52)  # an upper bound, as for mapped rows
         wanted = sizes
         if self.label_independence:
-            any_label = self.loss.largest_slope(slopes, data.target)
+            any_label = self.loss.largest_slope(slopes, target)
             wanted = np.maximum(sizes, self.label_independence * any_label + (1.0 - self.label_independence) * sizes)
         factor = np.minimum(1.0, largest * _DOWN * _DOWN / np.maximum(wanted, 1e-300))
         out: FloatArray = slopes * factor[:, None]
@@ -222,6 +228,9 @@ class MappedGradient(Query):
 
     def bound(self, facts: Facts) -> float:
         return (facts.n * self.clip + self._rounding_error(facts)) * _UP
+
+    def part_size(self, facts: Facts) -> int:
+        return facts.d * int(np.prod(self.weights.shape[1:], dtype=int))  # mapped only in the total
 
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)

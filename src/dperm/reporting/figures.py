@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["FIGURE_STYLE", "Part", "Series", "bar_of_parts", "line_chart"]
+__all__ = ["FIGURE_STYLE", "Series", "line_chart"]
 
 FIGURE_STYLE = """
 .figure text{fill:var(--ink,#1b1f24);font:12px system-ui,sans-serif}
@@ -36,15 +36,6 @@ class Series:
 
     label: str
     points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of a bar; its size is a share of the whole."""
-
-    label: str
-    size: float
-    style: str = "s0"
 
 
 def line_chart(
@@ -101,20 +92,6 @@ def line_chart(
         )
     described = "; ".join(f"{one.label}: from {_pair(one.points[0])} to {_pair(one.points[-1])}" for one in series)
     return _svg(parts, title, f"{y_label} against {x_label}. {described}.", width, height, alone)
-
-
-def bar_of_parts(parts: Sequence[Part], *, title: str, width: int = 640) -> str:
-    """Draw one bar of shares, with a legend that states them."""
-    drawn, legend, start = [], [], 0.0
-    for k, part in enumerate(parts):
-        length = (width - 2.0) * part.size
-        drawn.append(f'<rect class="{escape(part.style)}" x="{1 + start:.1f}" y="4" width="{length:.1f}" height="26"/>')
-        y = 52 + 20 * k
-        legend.append(f'<rect class="{escape(part.style)}" x="1" y="{y - 11}" width="14" height="14"/>')
-        legend.append(f'<text x="22" y="{y}">{escape(part.label)}: {part.size:.0%}</text>')
-        start += length
-    described = "; ".join(f"{part.label}: {part.size:.0%}" for part in parts)
-    return _svg([*drawn, *legend], title, described + ".", width, 44 + 20 * len(parts), False)
 
 
 def _svg(parts: Sequence[str], title: str, described: str, width: int, height: int, alone: bool) -> str:

@@ -7,18 +7,16 @@ comes from outside (names of columns, data sets and releases) is escaped.
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from dperm.privacy.accounting.guarantee import NO_PROTECTION, Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.accounting.posterior import posterior_belief
-from dperm.reporting.figures import FIGURE_STYLE, Part, Series, bar_of_parts, line_chart
+from dperm.reporting.figures import Series, line_chart
+from dperm.reporting.html import html_page, html_text
 from dperm.reporting.labels import noise_label, query_label
 from dperm.reporting.report import PrivacyReport, ReleaseLine
-from dperm.reporting.style import PAGE_STYLE
 
 __all__ = ["ABOUT_EFFECTS", "report_page"]
 
@@ -34,8 +32,6 @@ _MOST_DECLARED = 8
 #: beliefs of an attacker before seeing the model, for which the page states the most that they can become
 _BELIEFS = (0.01, 0.1, 0.5)
 
-#: Unicode categories of characters that do not show, or change the direction of the text around them
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
 #: up to this epsilon the odds between two records change by at most about a tenth
 _ALMOST_NOTHING = 0.1
@@ -82,17 +78,9 @@ def report_page(
         _details("What was released, and with how much noise", _releases(report)),
         _details("Epsilon at other values of delta", _curve(report)),
         _details("Public settings", _public(report, declared)),
-        _details("How it was computed, and how to check the ledger", _technical(report)),
+        _details("How it was computed, and where it is recorded", _technical(report)),
     ]
-    sub = f'<p class="sub">{_text(model)}</p>' if model else ""
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{_text(title)}</title><style>{PAGE_STYLE}{FIGURE_STYLE}</style></head>\n<body><main>\n"
-        f"<header><h1>{_text(title)}</h1>{sub}</header>\n" + "\n".join(part for part in sections if part) + "\n"
-        f"<footer>dperm {_text(report.version)}</footer>\n</main></body></html>\n"
-    )
+    return html_page(title, sections, subtitle=model or "", footer=f"dperm {report.version}")
 
 
 # ------------------------------------------------------------------------------------------ for every reader
@@ -100,7 +88,7 @@ def _verdict(report: PrivacyReport) -> str:
     guarantee = report.guarantee
     if guarantee is None:
         return (
-            f'<div class="verdict none"><strong>No guarantee.</strong> {_text(report.reason or "")} '
+            f'<div class="verdict none"><strong>No guarantee.</strong> {html_text(report.reason or "")} '
             "Treat the model as if it contained the data.</div>"
         )
     seen = _seen(guarantee)
@@ -116,7 +104,7 @@ def _verdict(report: PrivacyReport) -> str:
     else:
         verdict = f"What {seen} reveals about any one person's record is in practice not limited."
     kind = "verdict" if guarantee.epsilon <= _WEAK else "verdict weak"
-    return f'<div class="{kind}"><strong>{verdict}</strong> {_text(guarantee.sentence())}</div>'
+    return f'<div class="{kind}"><strong>{verdict}</strong> {html_text(guarantee.sentence())}</div>'
 
 
 def _seen(guarantee: Guarantee) -> str:
@@ -137,14 +125,14 @@ def _facts(report: PrivacyReport, columns: int | None) -> str:
         rows.append(
             ("columns", encoded if columns in (None, public["features"]) else f"{columns:,} ({encoded} encoded)")
         )
-    items = "".join(f"<div><dt>{_text(str(k))}</dt><dd>{_text(str(v))}</dd></div>" for k, v in rows)
+    items = "".join(f"<div><dt>{html_text(str(k))}</dt><dd>{html_text(str(v))}</dd></div>" for k, v in rows)
     return f'<dl class="facts">{items}</dl>' if items else ""
 
 
 def _score(report: PrivacyReport) -> str:
     if report.score is None:
         return ""
-    return f"<p>A score was released in addition to the model: {_text(report.score_sentence())}.</p>"
+    return f"<p>A score was released in addition to the model: {html_text(report.score_sentence())}.</p>"
 
 
 def _protected(report: PrivacyReport) -> str:
@@ -152,7 +140,7 @@ def _protected(report: PrivacyReport) -> str:
     if guarantee is None:
         return ""
     return (
-        f"<h2>What is protected</h2><p>{_text(_sentence(guarantee.unit))} What the model teaches about people in "
+        f"<h2>What is protected</h2><p>{html_text(_sentence(guarantee.unit))} What the model teaches about people in "
         "general is not hidden: that is its purpose.</p>"
     )
 
@@ -197,51 +185,36 @@ def _percent(share: float) -> str:
 
 
 def _not_covered(report: PrivacyReport) -> str:
-    items = "".join(f"<li>{_text(_sentence(text))}</li>" for text in report.not_covered)
+    items = "".join(f"<li>{html_text(_sentence(text))}</li>" for text in report.not_covered)
     return f"<h2>What is not covered</h2><ul>{items}</ul>" if items else ""
 
 
 def _warnings(report: PrivacyReport) -> str:
-    items = "".join(f"<li>{_text(_sentence(text))}</li>" for text in report.public.get("warnings", ()))
+    items = "".join(f"<li>{html_text(_sentence(text))}</li>" for text in report.public.get("warnings", ()))
     return f"<h2>What to expect</h2><ul>{items}</ul>" if items else ""
 
 
 def _assumptions(report: PrivacyReport) -> str:
     if report.guarantee is None or not report.guarantee.assumptions:
         return ""
-    items = "".join(f"<li>{_text(_sentence(text))}</li>" for text in report.guarantee.assumptions)
+    items = "".join(f"<li>{html_text(_sentence(text))}</li>" for text in report.guarantee.assumptions)
     return f"<h2>What the guarantee relies on</h2><ul>{items}</ul>"
 
 
 def _budget(report: PrivacyReport) -> str:
-    ledger = report.ledger
-    if not ledger:
+    name = report.ledger.get("dataset")
+    if not name:
         return ""
-    after, cap = ledger.get("spent_after"), ledger.get("cap")
-    name = _name(str(ledger.get("dataset", "")))
-    if not isinstance(after, int | float) or not math.isfinite(after):
-        return f"<h2>Budget</h2><p>Data set <strong>{name}</strong> has releases without a finite guarantee.</p>"
-    fits = ledger.get("n_fits")
-    counted = "" if fits is None else f", in {fits} use{'s' if fits != 1 else ''}"
-    so_far = f"epsilon {after:.4g} at delta {ledger.get('delta', 0):.2g}{counted}"
-    text = f"Spent on data set <strong>{name}</strong> so far: {so_far}"
-    figure = ""
-    if isinstance(cap, int | float):
-        used, room = ledger.get("used_after") or 0.0, ledger.get("room_for_epsilon") or 0.0
-        left = f"room for one more fit of about epsilon {room:.3g}" if room > 0 else "no further fit is possible"
-        text += f". That is {used:.0%} of its cap of epsilon {cap:.4g}; {left}."
-        before = ledger.get("used_before")
-        if before is None and fits not in (None, 1):  # charged to the name the data are known by: no figure before
-            parts = [Part("all uses together", used, "s0")]
-        else:
-            earlier = min(before or 0.0, used)
-            parts = [Part("earlier uses", earlier, "s2")] if earlier > 0 else []
-            parts.append(Part("this fit" if report.score is None else "this fit and its score", used - earlier, "s0"))
-        parts.append(Part("left", 1.0 - used, "rest"))
-        figure = f"<figure>{bar_of_parts(parts, title='Shares of the cap')}</figure>"
-    else:
-        text += "; no cap is set, so nothing limits further fits."
-    return f"<h2>Budget</h2><p>{text}</p>{figure}"
+    cost = "a plan without a finite guarantee"
+    if report.guarantee is not None:
+        score = report.score
+        both = "" if score is None else f"; with its score, epsilon {score['epsilon_together']:.4g}"
+        cost = f"epsilon {report.guarantee.epsilon:.4g} at delta {report.guarantee.delta:.2g}{both}"
+    return (
+        f"<h2>Budget</h2><p>These data were given as data set <strong>{_name(str(name))}</strong>. The fit was charged "
+        f"to the ledger of their owner: {cost}. The ledger shows the owner what is spent in all. A report does not, "
+        "because that figure would say whether the table equals an earlier one.</p>"
+    )
 
 
 def _weights(weights: Sequence[tuple[str, float]]) -> str:
@@ -251,7 +224,7 @@ def _weights(weights: Sequence[tuple[str, float]]) -> str:
     rows = "".join(f"<tr><th scope=row>{_name(name)}</th><td class=n>{value:+.3g}</td></tr>" for name, value in shown)
     count = f"The {len(shown)} largest of {len(weights):,} effects. " if len(weights) > len(shown) else ""
     return (
-        f'<h2>What the model found</h2><p class="about" id="effects">{count}{_text(ABOUT_EFFECTS)}</p>'
+        f'<h2>What the model found</h2><p class="about" id="effects">{count}{html_text(ABOUT_EFFECTS)}</p>'
         '<div class="halves"><table aria-describedby="effects"><thead><tr><th scope=col>'
         f"column</th><th scope=col class=n>effect</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
@@ -272,14 +245,14 @@ def _releases(report: PrivacyReport) -> str:
     rows = "".join(
         f"<tr><th scope=row>{_query(line.query)}</th><td class=n>{line.count:,}{_forfeited(line)}</td>"
         f"<td class=n>{'' if line.size is None else f'{line.size:,}'}</td>"
-        f"<td class=k>{_text(noise_label(line.kind))}</td><td class=n>{line.noise_multiplier:.4g}</td>"
+        f"<td class=k>{html_text(noise_label(line.kind))}</td><td class=n>{line.noise_multiplier:.4g}</td>"
         f"<td class=n>{'' if line.noise_scale is None else f'{line.noise_scale:.3g}'}</td>"
         f"<td class=n>{'' if not math.isfinite(total) else _share(cost / total)}</td></tr>"
         for line, cost in zip(report.releases, costs, strict=True)
     )
     audiences = sorted({line.audience for line in report.releases})
     return (
-        f"<p>Released to: {_text('; '.join(audiences))}. The model is computed from these noisy numbers and from "
+        f"<p>Released to: {html_text('; '.join(audiences))}. The model is computed from these noisy numbers and from "
         "public facts, and from nothing else.</p>"
         '<p class="about" id="noise">The noise multiplier is the scale of the noise divided by the most that one '
         "person can change the released numbers. The noise scale is in the unit of these numbers. The share is that of "
@@ -320,7 +293,7 @@ def _curve(report: PrivacyReport) -> str:
     )
     return (
         f'<figure class="curve">{chart}<figcaption>The same releases satisfy every point of this curve at once '
-        f"(accounting method: {_text(planned.method)}).</figcaption></figure>"
+        f"(accounting method: {html_text(planned.method)}).</figcaption></figure>"
     )
 
 
@@ -340,7 +313,7 @@ def _public(report: PrivacyReport, declared: Sequence[tuple[str, str]]) -> str:
         settings.append(f"method {public['solver']}")
     if not settings and not declared:
         return ""
-    text = f"<p>{_text(_sentence(', '.join(settings)))}</p>" if settings else ""
+    text = f"<p>{html_text(_sentence(', '.join(settings)))}</p>" if settings else ""
     return text + _declared(report, declared)
 
 
@@ -349,7 +322,7 @@ def _declared(report: PrivacyReport, declared: Sequence[tuple[str, str]]) -> str
     if not declared:
         return ""
     rows = "".join(
-        f"<tr><th scope=row>{_name(name)}</th><td><bdi>{_text(what)}</bdi></td></tr>"
+        f"<tr><th scope=row>{_name(name)}</th><td><bdi>{html_text(what)}</bdi></td></tr>"
         for name, what in declared[:_MOST_DECLARED]
     )
     more = len(declared) - _MOST_DECLARED
@@ -372,28 +345,20 @@ def _technical(report: PrivacyReport) -> str:
         items.append(f"Arithmetic: {_sentence(report.arithmetic)}")
     if report.randomness:
         items.append(f"Randomness: {_sentence(report.randomness)}")
-    listed = "".join(f"<li>{_text(item)}</li>" for item in items)
-    head = report.ledger.get("head")
-    if head:
+    listed = "".join(f"<li>{html_text(item)}</li>" for item in items)
+    reservation = report.ledger.get("reservation")
+    if reservation:
         listed += (
-            f"<li>Newest entry of the ledger: <code>{_text(str(head))}</code>. "
-            "<code>dperm ledger verify --head</code> with this number detects later edits and rollbacks.</li>"
+            f"<li>Entry in the owner's ledger: <code>{html_text(str(reservation))}</code>, a random number. "
+            "<code>dperm ledger receipt</code> with this model shows the owner what was charged.</li>"
         )
     return f"<ul>{listed}</ul>" if listed else ""
 
 
 # ------------------------------------------------------------------------------------------ texts
-def _text(text: str) -> str:
-    """Escape a text for HTML; characters that do not show, or turn the rest around, are spelt out."""
-    shown = (
-        one if unicodedata.category(one) not in _INVISIBLE else one.encode("unicode_escape").decode() for one in text
-    )
-    return escape("".join(shown))
-
-
 def _name(text: str) -> str:
     """Return a name from outside, isolated from the writing direction of the text around it."""
-    return f"<bdi>{_text(text)}</bdi>"
+    return f"<bdi>{html_text(text)}</bdi>"
 
 
 def _sentence(text: str) -> str:

@@ -25,6 +25,8 @@ NOT_COVERED = (
     "predictions for people of the training data that are published together with their true records",
     "anything computed from the same data outside dperm, such as a scaler, a feature selection or a test score",
     "people who are in several data sets that the ledger keeps under different names",
+    "what the ledger tells the data's owner after comparing the table with earlier ones (which account was charged, "
+    "its balance, a likeness to another table, a refusal by a cap), and what the owner does or omits because of it",
     "an attacker who breaks AES-256 or reads this machine's memory",
 )
 
@@ -61,7 +63,8 @@ class PrivacyReport:
     arithmetic, randomness : str
         How sums and noise were computed.
     ledger : dict
-        Data-set name, spent before and after, and the head of the ledger's hash chain.
+        The name by which the caller gave the data, and the random id of the reservation. What the ledger recognised and
+        what is spent in all is for the owner only: ``Ledger.receipt`` returns it.
     score : dict or None
         A score that was paid for and released in addition to the model. ``guarantee`` is that of the model alone;
         ``epsilon_together`` is the epsilon of both, at the guarantee's delta.
@@ -205,7 +208,7 @@ def _plain(value: Any) -> Any:
 
 
 #: numbers of a report that may be infinite
-_MAY_BE_INFINITE = frozenset({"epsilon", "looseness", "rho", "mu", "spent_before", "spent_after"})
+_MAY_BE_INFINITE = frozenset({"epsilon", "looseness", "rho", "mu"})
 
 
 def _restore(value: Any, key: str = "") -> Any:

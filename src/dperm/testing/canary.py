@@ -8,22 +8,23 @@ real, up to the stated confidence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.holder import DataHolder, DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder, Query
 from dperm.objective import Objective
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, calibrate
 from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.boundary import Observer, observing
 from dperm.privacy.mechanisms.sampled_noise import Summands
 from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
@@ -31,70 +32,83 @@ from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.sampled import SampledQuery
 from dperm.solvers.base import Solver
 from dperm.testing._violation import demand
+from dperm.types import FloatArray
 
-__all__ = ["canary_value", "check_gradient_canary", "excess_delta", "replace_evaluations"]
+__all__ = [
+    "CanaryValues",
+    "NoCharges",
+    "canary_statistics",
+    "canary_value",
+    "check_gradient_canary",
+    "excess_delta",
+    "gaussian_evidence",
+]
 
 
-class _NoCharges:
-    """Accepts all charges: these runs test the noise, not the ledger (see check_ledger_is_plan)."""
+class NoCharges:
+    """A scope that accepts all charges: these runs test the noise, not the ledger (see check_ledger_is_plan)."""
+
+    neighbours = Neighbours.ZERO_OUT
 
     def charge(self, query: str, event: Event) -> None:
         """Accept."""
 
 
+class CanaryValues(Observer):
+    """Gives mechanisms the canary's contribution, or nobody's, in place of the value.
+
+    ``template`` is any data of the same layout; it is needed for queries that return an objective.
+    """
+
+    def __init__(self, present: bool, template: DesignData | None = None) -> None:
+        self._present, self._template = present, template
+
+    def evaluated(self, query: Query, value: Any, facts: Facts) -> Any:
+        """Return the contribution of the canary alone."""
+        if isinstance(query, PerturbedMinimum) and self._template is not None:
+            return query.evaluate(_canary_data(self._template, self._present))
+        return canary_value(query, facts, self._present)
+
+
 class _CanaryHolder(DataHolder):
-    """Evaluates queries on the canary's contribution, or on nobody's; other people contribute nothing."""
+    """Releases the canary's contribution, or nobody's; other people contribute nothing."""
 
     def __init__(self, data: DesignData, source: RandomSource, present: bool) -> None:
-        super().__init__(data, _NoCharges(), source, Neighbours.ZERO_OUT)
-        self._template = data
-        self.present = present
+        super().__init__(data, NoCharges(), source, Neighbours.ZERO_OUT)
+        self._values = CanaryValues(present, data)
         self.evidence = 0.0
-
-    def _evaluate(self, query: Query) -> Any:
-        return canary_value(query, self._template, self.present)
 
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
         """Release, and add up the evidence for the canary as its likelihood ratio would."""
-        out = super().release(query, mechanism, group)
+        with observing(self._values):
+            out = super().release(query, mechanism, group)
         if mechanism.kind == "gaussian":
-            unit = query.sensitivity(self.facts, Neighbours.ZERO_OUT) * np.sqrt(np.size(out))
-            self.evidence += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
+            self.evidence += gaussian_evidence(query, mechanism, out, self.facts)
         elif mechanism.kind == "selection":
             self.evidence += (1.0 if out < (query.size(self.facts) + 1) // 2 else -1.0) / mechanism.noise_multiplier
         return out
 
 
-def canary_value(query: Query, data: DesignData, present: bool) -> Any:
-    """Return a query's value on data of the canary alone (or of nobody), from the public facts of ``data`` alone."""
-    if isinstance(query, PerturbedMinimum):
-        return query.evaluate(_canary_data(data, present))
-    size = query.size(data.facts)
+def gaussian_evidence(query: Query, mechanism: Mechanism, out: Any, facts: Facts) -> float:
+    """Return the evidence for the canary in a release with Gaussian noise: its log likelihood ratio, up to a shift."""
+    unit = query.sensitivity(facts, Neighbours.ZERO_OUT) * np.sqrt(np.size(out))
+    evidence: float = np.sum(out) / unit / mechanism.noise_multiplier**2
+    return float(evidence)
+
+
+def canary_value(query: Query, facts: Facts, present: bool) -> Any:
+    """Return a query's value on data of the canary alone (or of nobody), from public facts alone."""
+    size = query.size(facts)
     value = np.zeros(size)
     if present and query.norm == "linf":
         # half of the scores up and half down by the sensitivity: the full range that a selection charges for
-        value[:] = query.sensitivity(data.facts, Neighbours.ZERO_OUT)
+        value[:] = query.sensitivity(facts, Neighbours.ZERO_OUT)
         value[(size + 1) // 2 :] *= -1.0
     elif present:
-        value[:] = query.sensitivity(data.facts, Neighbours.ZERO_OUT) / np.sqrt(size)
+        value[:] = query.sensitivity(facts, Neighbours.ZERO_OUT) / np.sqrt(size)
     n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
     shaped = value if n_outputs == 1 else value.reshape(size // n_outputs, n_outputs)
     return Summands.of_rows(shaped[None][: int(present)]) if isinstance(query, SampledQuery) else shaped
-
-
-@contextmanager
-def replace_evaluations(evaluate: Callable[[Query, Any], Any]) -> Iterator[None]:
-    """Let every holder of this process take ``evaluate(query, data)`` for the value of a query."""
-    usual = DataHolder._evaluate
-
-    def replaced(self: Any, query: Query) -> Any:
-        return evaluate(query, self._DataHolder__data)
-
-    DataHolder._evaluate = replaced  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        DataHolder._evaluate = usual  # type: ignore[method-assign]
 
 
 def _canary_data(data: DesignData, present: bool) -> DesignData:
@@ -122,17 +136,12 @@ def check_gradient_canary(
 
     ``seed=None`` uses fresh entropy; a false alarm then has probability at most 1 - confidence.
     """
-    # the number of steps is reduced if the solver has steps; the calibration follows the shorter plan
-    short = solver.shortened(n_steps)
-    calibrated = calibrate(short.plan(objective, data.facts), budget or Budget(4.0, 1e-3))
-    source = RandomSource(seed)
-    without, with_canary = (
-        np.array([_statistics(short, objective, data, calibrated, source, present) for _ in range(n_runs)])
-        for present in (False, True)
+    with_canary, without, event = canary_statistics(
+        solver, objective, data, n_runs=n_runs, n_steps=n_steps, budget=budget, source=RandomSource(seed)
     )
     each = 1.0 - (1.0 - confidence) / without.shape[1]  # the statistics share the probability of a false alarm
     excess = max(
-        excess_delta(one, two, calibrated.event, each)
+        excess_delta(one, two, event, each)
         for a, b in zip(with_canary.T, without.T, strict=True)
         for one, two in ((a, b), (b, a), (-a, -b), (-b, -a))
     )
@@ -140,6 +149,31 @@ def check_gradient_canary(
         excess <= 0.0,
         f"{solver.name!r} leaks more than it claims: its delta is exceeded by at least {excess:.3g} at some epsilon.",
     )
+
+
+def canary_statistics(
+    solver: Solver,
+    objective: Objective,
+    data: DesignData,
+    *,
+    n_runs: int,
+    n_steps: int = 4,
+    budget: Budget | None = None,
+    source: RandomSource | None = None,
+) -> tuple[FloatArray, FloatArray, Event]:
+    """Return an attacker's statistics of ``n_runs`` runs with the canary and without it, and the event that is claimed.
+
+    Each row is one run, each column one statistic; the last is the evidence from all releases together.
+    """
+    # the number of steps is reduced if the solver has steps; the calibration follows the shorter plan
+    short = solver.shortened(n_steps)
+    calibrated = calibrate(short.plan(objective, data.facts), budget or Budget(4.0, 1e-3))
+    used = RandomSource() if source is None else source
+    without, with_canary = (
+        np.array([_statistics(short, objective, data, calibrated, used, present) for _ in range(n_runs)])
+        for present in (False, True)
+    )
+    return with_canary, without, calibrated.event
 
 
 def _statistics(

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.data.holding.holder import DesignData
+from dperm.data.holding.design_data import DesignData
 from dperm.data.holding.party import LabelData, PartyData, ReceivedValues
 from dperm.data.holding.table_data import TableData
 from dperm.privacy.accounting.neighbours import Neighbours

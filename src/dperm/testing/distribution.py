@@ -7,71 +7,109 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective, PrivateObjective
+from dperm.privacy.mechanisms.objective_perturbation import PerturbedObjective
 from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise, Summands
 from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.testing._violation import demand
+from dperm.testing.mechanisms import LinearObjective
+from dperm.testing.noise_tests import LAGS, lag_p_value, nearness_p_value
 
-__all__ = ["check_mechanism"]
+__all__ = ["check_mechanism", "noise_at_levels", "noise_p_value"]
 
 _LAWS = {"gaussian": stats.norm, "laplace": stats.laplace, "poisson-gaussian": stats.norm, "objective": stats.norm}
 _REJECT = 1e-6
+#: noise factors that the check must tell from the right one
+_FACTORS = (0.5, 1.5)
+#: values of the released coordinates, in units of their bound: noise must be missing on none of them
+_LEVELS = np.array([0.3, 0.0, 1.0, 0.7, -1.0, 2.5, 0.0, -0.2, -3.0])
+#: releases whose noise is compared, and their length
+_REPEATED = (64, 12)
+#: selections between equal scores, whose choices are compared
+_N_SELECTIONS, _N_EQUAL_SCORES = 800, 8
+#: largest step of a lattice in units of its noise: ``Lattice.design`` makes at least 256 steps of noise
+_STEP = 1.0 / 256.0
 
 
 def check_mechanism(mechanism: Mechanism, *, n_samples: int = 20_000, seed: int | None = 0) -> None:
     """Check the distribution of a mechanism's noise, and that the check itself detects noise x0.5 and x1.5.
+
+    Values of 0, at their bound and beyond it are looked at on their own, and releases up to 8 apart must not share
+    noise.
 
     ``seed=None`` uses fresh entropy (false alarms then happen with probability about 1e-6 per check).
     """
     source = RandomSource(seed)
     if mechanism.sampler == "integer":
         n_samples = min(n_samples, 4_000)
-    p_value = _choice_p_value if mechanism.kind == "selection" else _noise_p_value
-    samples = (
-        _choices(mechanism, n_samples, source)
-        if mechanism.kind == "selection"
-        else _noise(mechanism, n_samples, source)
-    )
-    right = p_value(samples, mechanism, 1.0)
-    demand(right > _REJECT, f"{type(mechanism).__name__}'s output does not fit its law (p = {right:.2g}).")
-    for factor in (0.5, 1.5):
-        wrong = p_value(samples, mechanism, factor)
-        demand(wrong < _REJECT, f"the check cannot tell noise x{factor} from the right one (p = {wrong:.2g}).")
+    name = type(mechanism).__name__
+    if mechanism.kind == "selection":
+        counts = _choices(mechanism, n_samples, source)
+        right = _choice_p_value(counts, mechanism, 1.0)
+        wrong = {factor: _choice_p_value(counts, mechanism, factor) for factor in _FACTORS}
+    else:
+        noise, levels = noise_at_levels(mechanism, n_samples, source)
+        right = noise_p_value(noise, mechanism, 1.0)
+        wrong = {factor: noise_p_value(noise, mechanism, factor) for factor in _FACTORS}
+    demand(right > _REJECT, f"{name}'s output does not fit its law (p = {right:.2g}).")
+    for factor, p in wrong.items():
+        demand(p < _REJECT, f"the check cannot tell noise x{factor} from the right one (p = {p:.2g}).")
+    if mechanism.kind != "selection":
+        for level in np.unique(levels):
+            p = noise_p_value(noise[levels == level], mechanism, 1.0)
+            where = f"on values of {level:g} times their bound"
+            demand(p > _REJECT, f"{name}'s output does not fit its law {where} (p = {p:.2g}).")
+    p = _repeats_p_value(mechanism, source)
+    demand(p > _REJECT, f"{name}'s noise is not independent between releases (p = {p:.2g}).")
 
 
-def _noise(mechanism: Mechanism, n_samples: int, source: RandomSource) -> Any:
-    """Noise in units of the promised scale, from releases of a constant at several sensitivities."""
-    parts = []
-    for sensitivity, level in ((1.0, 0.3), (1e-3, 0.7), (1e4, -0.2)):
+def noise_at_levels(mechanism: Mechanism, n_samples: int, source: RandomSource) -> tuple[Any, Any]:
+    """Noise in units of the promised scale, and the values under it, from releases at several sensitivities.
+
+    A vector mixes all levels. Those beyond 1 are clipped to the bound.
+    """
+    parts, under = [], []
+    for sensitivity in (1.0, 1e-3, 1e4):
         # the claim is about one coordinate; every coordinate of a vector with this sensitivity has the same noise
-        value = np.full(n_samples // 3, level)
-        unit = mechanism.noise_multiplier * sensitivity
-        if isinstance(mechanism, PerturbedObjective):
-            parts.append(_linear_noise(mechanism, value, sensitivity, source) / unit)
-            continue
-        private = Summands(0, value.size, lambda mask, value=value: value)  # type: ignore[misc]
-        given: Any = private if isinstance(mechanism, SampledGaussianNoise) else value
-        parts.append((mechanism.apply(given, sensitivity, 1.0, source) - level) / unit)
+        value = np.resize(_LEVELS, n_samples // 3)
+        parts.append(_one_release(mechanism, value, sensitivity, source))
+        under.append(value)
     if isinstance(mechanism, SampledGaussianNoise):
         _check_sample(mechanism, n_samples, source)
-    return np.concatenate(parts)
+    return np.concatenate(parts), np.concatenate(under)
 
 
-class _Linear(PrivateObjective):
-    """slopes.w + strength |w|^2 / 2, minimised exactly: the release is the noise b, up to a factor."""
+def _one_release(mechanism: Mechanism, value: Any, sensitivity: float, source: RandomSource) -> Any:
+    """Return the noise of one release in units of the promised scale; the bound is 1."""
+    unit = mechanism.noise_multiplier * sensitivity
+    if isinstance(mechanism, PerturbedObjective):
+        return _linear_noise(mechanism, value, sensitivity, source) / unit
+    private = Summands(0, value.size, lambda sample: value)
+    given: Any = private if isinstance(mechanism, SampledGaussianNoise) else value
+    return (mechanism.apply(given, sensitivity, 1.0, source) - np.clip(value, -1.0, 1.0)) / unit
 
-    def __init__(self, slopes: Any, strength: float, curvature_ratio: float) -> None:
-        self.slopes, self.size = slopes, len(slopes)
-        self.strength, self.curvature_ratio = strength, curvature_ratio
 
-    def minimise(self, linear: Any, tolerance: float) -> Any:
-        return -(self.slopes + linear) / self.strength
+def _repeats_p_value(mechanism: Mechanism, source: RandomSource) -> float:
+    """Return the p-value of a test that consecutive releases do not share noise."""
+    if mechanism.kind == "selection":
+        scores = np.zeros(_N_EQUAL_SCORES)
+        chosen = np.array([mechanism.apply(scores, 1.0, 1.0, source) for _ in range(_N_SELECTIONS)])
+        starts = np.arange(_N_SELECTIONS)
+        found = 1.0
+        for lag in range(1, LAGS + 1):
+            for odd in (0, 1):  # disjoint pairs are independent
+                first = starts[:-lag][(starts[:-lag] // lag) % 2 == odd]
+                again = int((chosen[first] == chosen[first + lag]).sum())
+                found = min(found, stats.binomtest(again, first.size, 1.0 / _N_EQUAL_SCORES).pvalue)
+        return min(1.0, 2 * LAGS * found)
+    parts = [_one_release(mechanism, np.resize(_LEVELS, _REPEATED[1]), 1.0, source) for _ in range(_REPEATED[0])]
+    law = "laplace" if mechanism.kind == "laplace" else "gaussian"
+    return min(1.0, 2.0 * min(lag_p_value(parts, law), nearness_p_value(parts, law, _STEP)))
 
 
 def _linear_noise(mechanism: PerturbedObjective, slopes: Any, sensitivity: float, source: RandomSource) -> Any:
     """Return the noise of a perturbed linear objective: - strength * minimiser - slopes."""
-    objective = _Linear(slopes * sensitivity, mechanism.strength, mechanism.curvature_ratio)
+    objective = LinearObjective(slopes * sensitivity, mechanism.strength, mechanism.curvature_ratio)
     bound = (1.0 + 64.0 * mechanism.noise_multiplier) * sensitivity / mechanism.strength
     released = mechanism.apply(objective, sensitivity, bound, source)
     return -mechanism.strength * released - objective.slopes
@@ -82,8 +120,8 @@ def _check_sample(mechanism: SampledGaussianNoise, n_samples: int, source: Rando
     n_people, n_draws = 50, max(1, n_samples // 50)
     masks: list[Any] = []
 
-    def record(mask: Any) -> Any:
-        masks.append(mask)
+    def record(sample: Any) -> Any:
+        masks.append(sample.people(0, n_people))
         return np.zeros(1)
 
     for _ in range(n_draws):
@@ -114,7 +152,7 @@ def _check_sample(mechanism: SampledGaussianNoise, n_samples: int, source: Rando
         demand(min(mean, spread) > _REJECT, f"{problem} ({what}: p = {min(mean, spread):.2g}).")
 
 
-def _noise_p_value(samples: Any, mechanism: Mechanism, factor: float) -> float:
+def noise_p_value(samples: Any, mechanism: Mechanism, factor: float) -> float:
     law = _LAWS[mechanism.kind]
     uniform = law.cdf(samples / factor)
     bins = np.histogram(uniform, bins=100, range=(0.0, 1.0))[0]

@@ -12,13 +12,21 @@ import numpy as np
 from scipy import stats
 
 from dperm.privacy.accounting import composition
-from dperm.privacy.local.categories import RandomizedCategory
+from dperm.privacy.local.categories import LocalHashing, RandomizedCategory, UnaryEncoding
 from dperm.privacy.local.few_levels import FewLevels
 from dperm.privacy.local.one_bit import OneBit, exp_lower_bound
+from dperm.privacy.local.public_noise_bit import PublicNoiseBit
 from dperm.privacy.randomness import RandomSource
 from dperm.testing._violation import demand
 
-__all__ = ["LOCAL_EXAMPLES", "check_answers", "check_local_report", "check_one_bit", "log_ratio_interval"]
+__all__ = [
+    "LOCAL_EXAMPLES",
+    "OTHER_LOCAL_EXAMPLES",
+    "check_answers",
+    "check_local_report",
+    "check_one_bit",
+    "log_ratio_interval",
+]
 
 _REJECT = 1e-6
 #: lags at which answers must be independent; mechanisms process reports in parts of the second length
@@ -31,6 +39,14 @@ LOCAL_EXAMPLES: dict[str, tuple[Any, ...]] = {
     OneBit.kind: (OneBit(0.5), OneBit(1.0), OneBit(4.0)),
     FewLevels.kind: (FewLevels(2.0, 3), FewLevels(3.0, 7), FewLevels(4.0)),
     RandomizedCategory.kind: (RandomizedCategory(1.0, 2), RandomizedCategory(2.0, 9)),
+}
+
+#: reports whose law is not one table of whole numbers for each value, so that they are not in the registry: several
+#: bits, a bucket with its key, a bit with its public noise. They have tests of their own in ``tests/audit``.
+OTHER_LOCAL_EXAMPLES: dict[str, tuple[Any, ...]] = {
+    UnaryEncoding.kind: (UnaryEncoding(1.0, 4),),
+    LocalHashing.kind: (LocalHashing(1.0, 8),),
+    PublicNoiseBit.__name__: (PublicNoiseBit(1.0),),
 }
 
 

@@ -9,22 +9,34 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from dperm.data.holding.holder import DataHolder, DesignData, Query
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import PlanViolation, Unsupported
 from dperm.objective import L1, L2, Huber, Logistic, Loss, Multinomial, NoPenalty, Objective, Squared
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, calibrate
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.boundary import observing
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.base import Solution, Solver
 from dperm.testing._violation import ContractViolation, demand
 from dperm.testing.canary import check_gradient_canary
 from dperm.testing.data import Layout, design_data
+from dperm.testing.evaluations import counted_evaluations
+from dperm.testing.registered import RegisteredOnly
 
-__all__ = ["check_ledger_is_plan", "check_noise_free_limit", "check_non_interference", "check_solver", "problem"]
+__all__ = [
+    "check_ledger_is_plan",
+    "check_noise_free_limit",
+    "check_non_interference",
+    "check_solver",
+    "problem",
+    "public_state",
+]
 
 
 def problem(seed: int = 0, n: int = 60, n_features: int = 3, intercept: float = 1.0) -> DesignData:
@@ -50,7 +62,10 @@ def check_solver(solver: Solver, *, canary_runs: int = 1500) -> None:
 
 # -------------------------------------------------------------------------------------- ledger equals plan
 def check_ledger_is_plan(solver: Solver, budget: Budget | None = None) -> None:
-    """Check that after a run the ledger holds exactly what was planned, within the budget."""
+    """Check that after a run the ledger holds exactly what was planned, within the budget.
+
+    Queries and mechanisms must be registered ones: any other code would see private data without a proof.
+    """
     budget = budget or Budget(1.0, 1e-6)
     data = problem()
     objective = _objective(data)
@@ -62,11 +77,20 @@ def check_ledger_is_plan(solver: Solver, budget: Budget | None = None) -> None:
         ledger = Ledger(neighbours=neighbours)
         source = RandomSource()  # the ledger does not depend on the noise
         scope = Scope(calibrated, ledger, neighbours, "contract check")
+        registered = RegisteredOnly()
         try:
-            with scope:
-                solver.solve(objective, DataHolder(data, scope, source, neighbours), calibrated)
+            with scope, counted_evaluations() as evaluations, observing(registered):
+                holder = DataHolder(data, scope, source, neighbours)
+                solver.solve(objective, holder, calibrated)
+            registered.finish()
         except PlanViolation as error:
             raise ContractViolation(f"{solver.name!r} left its plan: {error}") from None
+        charges = len(scope.records) - sum(record.forfeited for record in scope.records)
+        demand(
+            evaluations.count == charges == len(holder.released),
+            f"{solver.name!r} evaluated {evaluations.count} queries, was charged for {charges} "
+            f"and released {len(holder.released)}.",
+        )
         forfeited = sum(record.count for record in scope.records if record.forfeited)
         demand(forfeited == 0, f"{solver.name!r} planned {forfeited} releases that it never made.")
         recorded: Counter[Any] = Counter()
@@ -102,27 +126,33 @@ def _demand_refusal(
 
 
 # ---------------------------------------------------------------------------------------- non-interference
-class _StandInHolder(DataHolder):
-    """A holder that evaluates queries on stand-in data instead of its own, and records all queries."""
+class _StandIn(RegisteredOnly):
+    """Gives every mechanism the value of stand-in data in place of its input; it records all queries.
 
-    def __init__(
-        self, data: DesignData, stand_in: DesignData, scope: Scope, source: RandomSource, neighbours: Neighbours
-    ) -> None:
-        super().__init__(data, scope, source, neighbours)
+    The holder keeps and evaluates its own data, so whatever reaches the result by another way than a mechanism shows.
+    """
+
+    def __init__(self, stand_in: DesignData) -> None:
+        super().__init__()
         self._stand_in = stand_in
         self.queries: list[Any] = []
 
-    def _evaluate(self, query: Query) -> Any:
-        self.queries.append(_public_state(query))
-        return query.evaluate(self._stand_in)
+    def evaluated(self, query: Any, value: Any, facts: Any) -> Any:
+        """Record a query."""
+        self.queries.append(public_state(query))
+        return super().evaluated(query, value, facts)
+
+    def drawn(self, mechanism: Mechanism, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
+        """Draw noise for the stand-in's value; ``value`` is not used."""
+        return mechanism.draw(self.query.evaluate(self._stand_in), sensitivity, bound, source)
 
 
-def _public_state(thing: Any) -> Any:
+def public_state(thing: Any) -> Any:
     """Return everything a query holds, in a form that can be compared bit for bit."""
     if isinstance(thing, np.ndarray):
         return (thing.shape, thing.dtype.str, thing.tobytes())
     if is_dataclass(thing) and not isinstance(thing, type):
-        return (type(thing).__name__, *(_public_state(getattr(thing, f.name)) for f in fields(thing)))
+        return (type(thing).__name__, *(public_state(getattr(thing, f.name)) for f in fields(thing)))
     return repr(thing)
 
 
@@ -175,10 +205,12 @@ def _run_on_stand_in(
     seeded = "the same noise twice, for comparison"
     scope = Scope(calibrated, Ledger(neighbours=neighbours), neighbours, "contract check", unbounded=seeded)
     # a copy: results kept by queries must not pass from one run to the next
-    holder = _StandInHolder(data, replace(stand_in), scope, RandomSource(insecure_seed=5), neighbours)
-    with scope:
+    observer = _StandIn(replace(stand_in))
+    holder = DataHolder(data, scope, RandomSource(insecure_seed=5), neighbours)
+    with scope, observing(observer):
         solution = solver.solve(objective, holder, calibrated)
-    return holder.queries, holder.released, _public_state(solution.weights), solution.n_steps, solution.notes
+    observer.finish()
+    return observer.queries, holder.released, public_state(solution.weights), solution.n_steps, solution.notes
 
 
 # ----------------------------------------------------------------------------------------- noise-free limit

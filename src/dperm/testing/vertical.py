@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,11 +21,13 @@ from dperm.errors import PlanViolation
 from dperm.objective import L1, L2, ElasticNet, Logistic, Objective, Squared
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
-from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.boundary import Observer, observing
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
+from dperm.privacy.recording import Recorder, snapshot
 from dperm.solvers.vertical import (
     AdmmSharing,
     BlocksOverParties,
@@ -41,8 +44,11 @@ from dperm.solvers.vertical import (
 )
 from dperm.solvers.vertical.views import VIEWS
 from dperm.testing._violation import ContractViolation, demand
-from dperm.testing.canary import canary_value, excess_delta
+from dperm.testing.canary import CanaryValues, NoCharges, excess_delta, gaussian_evidence
 from dperm.testing.data import Layout
+from dperm.testing.distance import change_over_sensitivity
+from dperm.testing.evaluations import counted_evaluations
+from dperm.testing.whole_path.blind import BlindMechanisms
 from dperm.types import FloatArray
 
 __all__ = [
@@ -54,7 +60,9 @@ __all__ = [
     "check_vertical_noise_free",
     "check_vertical_non_interference",
     "check_vertical_sensitivity",
+    "only_noise",
     "run_vertical",
+    "short_task",
     "vertical_problem",
 ]
 
@@ -82,7 +90,7 @@ def facts_of(designs: Designs) -> dict[str, Facts]:
     return {name: Facts.of_design(design.shape) for name, design in designs.items()}
 
 
-def _short(task: VerticalTask, most: int = 6) -> VerticalTask:
+def short_task(task: VerticalTask, most: int = 6) -> VerticalTask:
     """Return the task with few rounds: ledger entries and messages are alike in every round."""
     for name in ("n_steps", "n_rounds"):
         if any(f.name == name for f in fields(task)):
@@ -106,8 +114,12 @@ def run_vertical(
     *,
     seed: int | None = None,
     prepare: Callable[[Any], None] | None = None,
+    observer: Observer | None = None,
 ) -> VerticalRun:
-    """Run a task in this process, every participant with its own ledger; ``prepare`` is called with each program."""
+    """Run a task in this process, every participant with its own ledger.
+
+    ``prepare`` is called with each program; ``observer`` sees the mechanism boundary of all participants.
+    """
     unbounded = task.no_guarantee if seed is None else "the same noise twice, for comparison"
     names = ("coordinator", *designs)
     scopes = {
@@ -122,7 +134,8 @@ def run_vertical(
         if prepare is not None:
             prepare(program)
     messages = MessageLog(keep=True)
-    result = run_in_process(coordinator, parties, messages)
+    with observing(observer) if observer is not None else nullcontext():
+        result = run_in_process(coordinator, parties, messages)
     for scope in scopes.values():
         scope.settle()
     return VerticalRun(result, messages, scopes)
@@ -141,12 +154,19 @@ def check_vertical(make: Make, *, optimum: bool = True) -> None:
 def check_vertical_ledgers(make: Make, budget: Budget | None = None, may_forfeit: tuple[str, ...] = ()) -> None:
     """Check that every participant's ledger holds the whole run's plan, and that it is within the budget."""
     designs, target = vertical_problem()
-    task = _short(make(facts_of(designs), budget or Budget(1.0, 1e-6)))
+    task = short_task(make(facts_of(designs), budget or Budget(1.0, 1e-6)))
     may_forfeit = may_forfeit or getattr(task, "may_forfeit", ())
     try:
-        run = run_vertical(task, designs, target)
+        holders: list[DataHolder] = []
+        with counted_evaluations() as evaluations:
+            run = run_vertical(task, designs, target, prepare=lambda program: holders.append(program.holder))
     except PlanViolation as error:
         raise ContractViolation(f"{task.name!r} left its plan: {error}") from None
+    paid = sum(len(holder.released) + len(holder.shared) for holder in holders)
+    demand(
+        evaluations.count == paid,
+        f"{task.name!r} evaluated {evaluations.count} queries and released or shared {paid} values.",
+    )
     for name, scope in run.scopes.items():
         lost = {record.query for record in scope.records if record.forfeited} - set(may_forfeit)
         demand(not lost, f"{task.name!r}: {name} never recorded releases of {', '.join(sorted(lost))}.")
@@ -169,15 +189,9 @@ def check_vertical_ledgers(make: Make, budget: Budget | None = None, may_forfeit
 
 
 # ---------------------------------------------------------------------------------------- non-interference
-def _release_only_noise(program: Any) -> None:
-    """Make every release of a program noise around zero; values shared inside the domain stay true."""
-    holder: DataHolder = program.holder
-    honest = holder._evaluate
-
-    def evaluate(query: Any) -> Any:
-        return honest(query) if query.norm == "none" else np.zeros(query.size(holder.facts))
-
-    holder._evaluate = evaluate  # type: ignore[method-assign]
+def only_noise() -> BlindMechanisms:
+    """Return an observer that makes every release noise around zero; values shared inside the domain stay true."""
+    return BlindMechanisms("zero", fields_are_public=False)
 
 
 def check_vertical_non_interference(make: Make) -> None:
@@ -185,13 +199,13 @@ def check_vertical_non_interference(make: Make) -> None:
     seen = []
     for seed in (11, 12):
         designs, target = vertical_problem(seed)
-        task = _short(make(facts_of(designs), Budget(1.0, 1e-6)))
+        task = short_task(make(facts_of(designs), Budget(1.0, 1e-6)))
         if task.no_guarantee is not None:
             return  # the task claims no guarantee
-        run = run_vertical(task, designs, target, seed=5, prepare=_release_only_noise)
+        run = run_vertical(task, designs, target, seed=5, observer=only_noise())
         messages = [m for batch in zip(run.messages.requests, run.messages.replies, strict=True) for m in batch]
-        lengths = [{name: _shape_of(one) for name, one in batch.items()} for batch in messages]
-        public = [{name: _public_part(one, task) for name, one in batch.items()} for batch in messages]
+        lengths = [{name: message_form(one) for name, one in batch.items()} for batch in messages]
+        public = [{name: public_part(one, task) for name, one in batch.items()} for batch in messages]
         weights = {name: value.tobytes() for name, value in run.result.weights.items()}
         seen.append((lengths, public, weights))
     name = task.name
@@ -200,12 +214,12 @@ def check_vertical_non_interference(make: Make) -> None:
     demand(seen[0][2] == seen[1][2], f"{name!r}: its result depends on the data other than through its releases.")
 
 
-def _shape_of(message: Message) -> Any:
+def message_form(message: Message) -> Any:
     arrays = {name: (value.dtype.str, value.shape) for name, value in message.arrays.items()}
     return message.kind, arrays, sorted(message.facts), sorted(message.summed)
 
 
-def _public_part(message: Message, task: VerticalTask) -> Any:
+def public_part(message: Message, task: VerticalTask) -> Any:
     everything = VIEWS[task.view].covers_participants
     arrays = {
         name: value.tobytes() for name, value in message.arrays.items() if everything or name in task.public_arrays
@@ -214,25 +228,18 @@ def _public_part(message: Message, task: VerticalTask) -> Any:
 
 
 # ----------------------------------------------------------------------------------------- one person's influence
-class _ReleaseRecorder:
-    """Answers every release with data-free noise and records what the true value would have been."""
+class _BlindRecorder(Recorder):
+    """Records every release with its true value, and draws its noise around zero."""
 
-    def __init__(self, task: VerticalTask) -> None:
-        self._neighbours = task.neighbours
-        self.values: list[Any] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self._blind = only_noise()
 
-    def __call__(self, program: Any) -> None:
-        holder: DataHolder = program.holder
-        honest = holder._evaluate
-
-        def evaluate(query: Any) -> Any:
-            value = honest(query)
-            if query.norm == "none":
-                return value
-            self.values.append((query.name, query.norm, value, query.sensitivity(holder.facts, self._neighbours)))
-            return np.zeros(query.size(holder.facts))
-
-        holder._evaluate = evaluate  # type: ignore[method-assign]
+    def apply(self, mechanism: Mechanism, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
+        """Record the value and release noise."""
+        output = self._blind.apply(mechanism, value, sensitivity, bound, source)
+        self.releases.append(self.entry(mechanism, snapshot(value), sensitivity, bound, output))
+        return output
 
 
 def check_vertical_sensitivity(make: Make) -> float:
@@ -242,7 +249,8 @@ def check_vertical_sensitivity(make: Make) -> float:
     affect another person's. Returns the largest change in units of the declared sensitivity.
     """
     largest = 0.0
-    for person, corner in ((17, 1.0), (3, -1.0)):
+    # a row that turns round with its label has the same gradient at zero weights, so one person keeps the label
+    for person, corner, labels in ((17, 1.0, (0.0, 0.0)), (3, -1.0, (0.0, 1.0))):
         recorded = []
         for moved in (False, True):
             designs, target = vertical_problem(21)
@@ -251,76 +259,63 @@ def check_vertical_sensitivity(make: Make) -> float:
                 table = rows[name][:, :width]
                 table[person] = -corner if moved else corner
                 designs[name] = DesignMatrix.from_array(table, Layout(n=60, n_features=width).scaling(), intercept)
-            target[person] = float(moved)
-            task = _short(make(facts_of(designs), Budget(1.0, 1e-6)))
+            target[person] = labels[moved]
+            task = short_task(make(facts_of(designs), Budget(1.0, 1e-6)))
             if task.no_guarantee is not None:
                 return 0.0
-            recorder = _ReleaseRecorder(task)
-            run_vertical(task, designs, target, seed=5, prepare=recorder)
-            recorded.append(recorder.values)
+            recorder = _BlindRecorder()
+            run_vertical(task, designs, target, seed=5, observer=recorder)
+            recorded.append(recorder.releases)
         demand(len(recorded[0]) == len(recorded[1]), f"{task.name!r} releases more or less on neighbouring data.")
-        for (name, norm, one, declared), (_, _, two, _) in zip(*recorded, strict=True):
-            change = float(np.abs(one - two).max() if norm == "linf" else np.linalg.norm(one - two))
+        for one, two in zip(*recorded, strict=True):
+            ratio = change_over_sensitivity(one, two, person, task.neighbours)
             demand(
-                change <= declared * (1.0 + 1e-12),
-                f"{task.name!r}: one person moved {name!r} by {change / declared:.4g} times its declared sensitivity.",
+                ratio <= 1.0 + 1e-12,
+                f"{task.name!r}: one person moved {one.query!r} by {ratio:.4g} times its declared sensitivity.",
             )
-            largest = max(largest, change / declared)
+            largest = max(largest, ratio)
     demand(largest > 0.05, f"{task.name!r}: the neighbouring data sets are too similar to reveal a mistake.")
     return largest
 
 
 # ------------------------------------------------------------------------------------------------ the canary
-class _UnchargedScope:
-    """A scope that charges nothing: the canary's hundreds of runs test noise, not ledgers."""
+class _CanaryStatistic:
+    """Sums up the evidence in everything that the programs release.
 
-    neighbours = Neighbours.ZERO_OUT
+    A party's part of a joint selection stays inside the trusted domain and does not count.
+    """
 
-    def charge(self, query: str, event: Event) -> None:
-        """Accept."""
-
-
-class _VerticalCanary:
-    """Answers releases with the contribution of one imaginary person, or of none, and sums up a test statistic."""
-
-    def __init__(self, present: bool) -> None:
-        self._present = present
+    def __init__(self) -> None:
         self.statistic = 0.0
 
     def __call__(self, program: Any) -> None:
         holder: DataHolder = program.holder
-        honest, release = holder._evaluate, holder.release
-
-        def evaluate(query: Any) -> Any:
-            if query.norm == "none":
-                return honest(query)
-            return canary_value(query, holder, self._present)  # type: ignore[arg-type]
+        release = holder.release
 
         def listen(query: Any, mechanism: Any, group: str | None = None) -> Any:
             out = release(query, mechanism, group)
             if mechanism.kind == "gaussian":
-                unit = query.sensitivity(holder.facts, Neighbours.ZERO_OUT) * np.sqrt(np.size(out))
-                self.statistic += float(np.sum(out)) / unit / mechanism.noise_multiplier**2
+                self.statistic += gaussian_evidence(query, mechanism, out, holder.facts)
             return out
 
-        holder._evaluate = evaluate  # type: ignore[method-assign]
         holder.release = listen  # type: ignore[method-assign]
 
 
 def check_vertical_canary(make: Make, *, n_runs: int = 200, seed: int = 0, confidence: float = 0.9999) -> None:
     """Attack a task through its releases: detect in many short runs whether one person takes part (model view)."""
     designs, target = vertical_problem(n=8)
-    task = replace(_short(make(facts_of(designs), Budget(4.0, 1e-3)), 3), neighbours=Neighbours.ZERO_OUT)
+    task = replace(short_task(make(facts_of(designs), Budget(4.0, 1e-3)), 3), neighbours=Neighbours.ZERO_OUT)
     source, samples = RandomSource(seed), []
     for present in (False, True):
         rows = []
         for _ in range(n_runs):
-            canary = _VerticalCanary(present)
-            coordinator = task.coordinator(target, _UnchargedScope(), source)
-            parties = {name: task.party(name, design, _UnchargedScope(), source) for name, design in designs.items()}
+            canary = _CanaryStatistic()
+            coordinator = task.coordinator(target, NoCharges(), source)
+            parties = {name: task.party(name, design, NoCharges(), source) for name, design in designs.items()}
             for program in (coordinator, *parties.values()):
                 canary(program)
-            weights = run_in_process(coordinator, parties).weights
+            with observing(CanaryValues(present)):
+                weights = run_in_process(coordinator, parties).weights
             rows.append((canary.statistic, float(sum(np.sign(value).sum() for value in weights.values()))))
         samples.append(np.array(rows))
     event = task.calibrated.event

@@ -27,11 +27,12 @@ SPEED = {
 
 @dataclass
 class Collector:
-    """A running service: where it is, its process, and everything it printed."""
+    """A running service: where it is, its process, everything it printed, and the secret of batches."""
 
     url: str
     process: subprocess.Popen[str]
     log: Path
+    batch_secret: str
 
     def kill(self) -> None:
         self.process.kill()
@@ -50,11 +51,12 @@ class Collector:
 
 @contextmanager
 def _started(folder: Path, database: str, *options: str) -> Iterator[Collector]:
-    log = folder / "stderr.log"
+    log, secret = folder / "stderr.log", str(folder / "batch-secret")
     command = [sys.executable, "-m", "dperm", "collect", "serve", str(folder / "speed.json")]
     with log.open("a") as errors:
         process = subprocess.Popen(
-            [*command, "--port", "0", "--database", database, *options],
+            # everybody here sends from one address; options given later take precedence
+            [*command, "--port", "0", "--database", database, "--source-rate", "0", "--batch-secret", secret, *options],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
@@ -64,7 +66,7 @@ def _started(folder: Path, database: str, *options: str) -> Iterator[Collector]:
     try:
         first = process.stdout.readline()
         assert "http://" in first, log.read_text()
-        yield Collector(first.split()[2].rstrip("/"), process, log)
+        yield Collector(first.split()[2].rstrip("/"), process, log, Path(secret).read_text().strip())
     finally:
         if process.poll() is None:
             process.terminate()

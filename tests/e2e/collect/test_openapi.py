@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import urllib.request
@@ -48,10 +49,11 @@ def test_every_answer_is_one_that_the_document_names(start: Callable[..., Any], 
     checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
     tried: set[str] = set()
     modes = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
+    operator = {"Authorization": f"Bearer {collector.batch_secret}"}
     for found in schema.get_all_operations():
         operation = found.ok()
-        for mode in modes:
-            if mode is modes[1] and operation.method != "post":
+        for mode, headers in itertools.product(modes, ({}, operator)):
+            if operation.method != "post" and (mode is modes[1] or headers):
                 continue
 
             @settings(
@@ -63,12 +65,13 @@ def test_every_answer_is_one_that_the_document_names(start: Callable[..., Any], 
             )
             @given(case=operation.as_strategy(generation_mode=mode))
             def send(case: Any) -> None:
-                response = case.call(timeout=30)
+                response = case.call(timeout=30, headers=headers)  # noqa: B023
                 tried.add(f"{case.method} {case.operation.path} {response.status_code}")
                 case.validate_response(response, checks=checks)
 
             send()
     assert "POST /v1/{task}/reports 201" in tried, sorted(tried)
     assert "POST /v1/{task}/reports 400" in tried
+    assert "POST /v1/{task}/reports 403" in tried
     assert "GET /v1/{task}/estimate 200" in tried
     assert collector.log.read_text() == ""

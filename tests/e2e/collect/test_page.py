@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from dperm.collect import Collection, simulate
+from dperm.collect.service import wire
 from dperm.privacy import RandomSource
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -33,8 +35,8 @@ def browser(chromium: str) -> Iterator[Any]:
         made.close()
 
 
-def _send(url: str, one: Collection, n: int, seed: int) -> None:
-    sender = simulate.Sender(f"{url}/v1/{one.name}")
+def _send(to: Any, one: Collection, n: int, seed: int) -> None:
+    sender = simulate.Sender(f"{to.url}/v1/{one.name}", to.batch_secret)
     for reports in simulate.report_batches(one, n, 20_000, np.random.default_rng(seed), RandomSource(seed)):
         assert sender.send(simulate.packed_body(one, reports))[0] == 201
     sender.close()
@@ -76,7 +78,7 @@ def test_the_page_counts_estimates_and_lets_visitors_try(
     assert all(method == "GET" and url.startswith(collector.url) for method, url in sent)
 
     # reports arrive: the count follows and the intervals shrink
-    _send(collector.url, speed, 100_000, 1)
+    _send(collector, speed, 100_000, 1)
     expect(page.locator("#n")).to_have_text("100,000", timeout=20_000)
     page.wait_for_selector("#model tbody tr")
     width = (
@@ -84,7 +86,7 @@ def test_the_page_counts_estimates_and_lets_visitors_try(
     )
     before = page.evaluate(width)
     _shot(page, "some")
-    _send(collector.url, speed, 300_000, 2)
+    _send(collector, speed, 300_000, 2)
     expect(page.locator("#n")).to_have_text("400,000", timeout=20_000)
     after = page.evaluate(width)
     assert len(after) == 3
@@ -93,7 +95,7 @@ def test_the_page_counts_estimates_and_lets_visitors_try(
     _shot(page, "many")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 390, "height": 800})
-    _send(collector.url, speed, 1000, 3)  # the chart is drawn again, for a phone
+    _send(collector, speed, 1000, 3)  # the chart is drawn again, for a phone
     expect(page.locator("#n")).to_have_text("401,000", timeout=20_000)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     bars = page.locator("td.bar svg")
@@ -168,8 +170,9 @@ def test_the_page_lists_the_questions_of_every_kind(start: Callable[..., Any], b
             assert n > 20
             assert (ones > n / 2) == (len(held & set(names.split(", "))) % 2 == 0), (text, person)
     assert "whether an even number of tea, sugar holds" in asked
-    _send(collector.url, made["habits"], 50_000, 1)
-    page.wait_for_selector("#model tbody tr")
+    _send(collector, made["habits"], 50_000, 1)
+    # the last estimate: the rows do not change while they are compared
+    playwright.expect(page.locator("#state")).to_contain_text("Estimated from 50,000 reports", timeout=20_000)
     rows = page.locator("#model tbody tr")
     for k in range(rows.count()):
         share = float(rows.nth(k).locator("td").nth(1).inner_text())
@@ -203,7 +206,7 @@ def test_the_page_without_https_shows_everything_but_the_form(
     assert page.evaluate("[isSecureContext, typeof crypto.subtle]") == [False, "undefined"]
     assert not page.locator("#form").is_visible()
     assert page.locator("h1").inner_text() == "Does waiting drive people away?"
-    _send(collector.url, speed, 100_000, 1)
+    _send(collector, speed, 100_000, 1)
     expect(page.locator("#n")).to_have_text("100,000", timeout=20_000)
     expect(page.locator("#model tbody tr")).to_have_count(3)
     assert page.locator("#questions li").count() == 8
@@ -226,7 +229,7 @@ def test_an_estimate_outside_its_interval_is_explained(
     collector, expect = start(), playwright.expect
     page = browser.new_page(viewport={"width": 900, "height": 1000})
     page.goto(f"{collector.url}/speed")
-    _send(collector.url, speed, 40_000, 1)
+    _send(collector, speed, 40_000, 1)
     expect(page.locator("#shrinkage")).to_contain_text("the estimates are shrunk towards 0", timeout=20_000)
     marks = page.evaluate(_MARKS)
     assert len(marks) == 3
@@ -237,6 +240,79 @@ def test_an_estimate_outside_its_interval_is_explained(
         assert one["shrunk"] == pytest.approx(one["from"] + share * (one["to"] - one["from"]), abs=2.0)
     assert any(abs(one["dot"] - one["shrunk"]) > 3.0 for one in marks)
     _shot(page, "shrunk")
+
+
+def test_an_attack_is_shown_with_what_is_left_without_it(
+    start: Callable[..., Any], speed: Collection, browser: Any
+) -> None:
+    """The warning names the question, and the trimmed estimate stands beside the one that was turned around."""
+    collector, expect = start(), playwright.expect
+    page = browser.new_page(viewport={"width": 900, "height": 1000})
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(f"{collector.url}/speed")
+    _send(collector, speed, 200_000, 1)
+    expect(page.locator("#draws")).to_contain_text("answered as often as devices draw them", timeout=20_000)
+    expect(page.locator("#model tbody tr")).to_have_count(3, timeout=20_000)
+    assert not page.locator("#warning").is_visible()
+    assert not page.get_by_text("trimmed", exact=True).is_visible()
+    honest = float(page.locator("#model tbody tr").nth(0).locator("td").nth(1).inner_text())
+    sender = simulate.Sender(f"{collector.url}/v1/speed", collector.batch_secret)
+    forged = wire.pack(speed.digest, os.urandom(16 * 20_000), np.zeros(20_000), np.zeros(20_000))
+    assert sender.send(forged)[0] == 201
+    sender.close()
+    expect(page.locator("#warning")).to_be_visible(timeout=20_000)
+    expect(page.locator("#warning")).to_contain_text("do not rely on it")
+    expect(page.locator("#surplus li")).to_have_count(1)
+    expect(page.locator("#surplus")).to_contain_text("question 0 (target × seconds)")
+    row = page.locator("#model tbody tr").nth(0).locator("td")
+    assert page.get_by_text("trimmed", exact=True).is_visible()
+    turned, (trimmed, low, high) = float(row.nth(1).inner_text()), _numbers(row.nth(4).inner_text())
+    assert low <= 0.0 <= high  # the middle, up to chance
+    expect(page.locator("#state")).to_contain_text("the counts contradict each other, as made-up reports can make them")
+    assert "radius" not in page.locator("body").inner_text()
+    _marks_are_inside(page)
+    assert (honest > 0.2, turned < -0.3, trimmed > -0.02) == (True, True, True)
+    for name, scheme, width in (("marked", "light", 900), ("marked-dark-narrow", "dark", 390)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert _contrast(page, "#warning h3") >= 4.5
+        assert _contrast(page, "#marked") >= 4.5
+        _shot(page, name)
+    assert problems == []
+    page.goto(collector.url)
+    expect(page.locator("#list p")).to_contain_text("The estimate is suspicious: do not rely on it.")
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?[0-9.]+(?:e-?[0-9]+)?", text)]
+
+
+def _marks_are_inside(page: Any) -> None:
+    """Dots, lines and bands stay inside their picture."""
+    outside = page.evaluate(
+        "[...document.querySelectorAll('#model svg')].flatMap((svg) => { const a = svg.getBoundingClientRect();"
+        " return [...svg.children].map((c) => c.getBoundingClientRect())"
+        ".filter((b) => b.left < a.left - 1 || b.right > a.right + 1).map((b) => [a.left, b.left, b.right]); })"
+    )
+    assert outside == []
+
+
+def _contrast(page: Any, selector: str) -> float:
+    """Contrast of a text with the warning's paper, as WCAG defines it."""
+    colours = page.evaluate(
+        "(s) => [document.querySelector(s), document.querySelector('#warning')]"
+        ".map((e, k) => getComputedStyle(e)[k ? 'backgroundColor' : 'color'].match(/[0-9]+/g).slice(0, 3).map(Number))",
+        selector,
+    )
+
+    def light(colour: list[int]) -> float:
+        parts = [v / 255 / 12.92 if v / 255 <= 0.04045 else ((v / 255 + 0.055) / 1.055) ** 2.4 for v in colour]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted(map(light, colours))
+    return (high + 0.05) / (low + 0.05)
 
 
 _FOREIGN = """async ([url, hash]) => {
@@ -257,7 +333,7 @@ def test_another_site_reports_once_without_a_preflight(
     page = browser.new_page()
     asked: list[Any] = []
     page.on("request", lambda request: asked.append(request))
-    page.goto(f"{collector.url.replace('127.0.0.1', 'localhost')}/metrics")  # another name is another origin
+    page.goto(f"{collector.url.replace('127.0.0.1', 'localhost')}/health")  # another name is another origin
     out = page.evaluate(_FOREIGN, [collector.url, speed.digest])
     assert out["first"] == out["again"]
     assert out["sent"] == [True, True]

@@ -38,11 +38,9 @@ def test_a_report_is_sent_once(
             return store.counts(store.find("speed")).n_people
 
     for arguments, sentence in (
-        ([*KNOWN, "--target", "Stayed"], "no class 'Stayed': the classes are left, stayed"),
         ([*KNOWN], "--target is missing"),
         (["--value", "seconds=3", "--target", "left"], "--value mobile=... is missing"),
         (["--value", "second=3", "--target", "left"], "a column of seconds, mobile"),
-        (["--value", "seconds=x", "--value", "mobile=1", "--target", "left"], "must be a number"),
         ([*KNOWN, "--target", "left", "--hash", "00"], "has changed"),
         ([*KNOWN, "--target", "left", "--cap", "0.5"], "epsilon cap of 0.5"),
     ):
@@ -58,6 +56,12 @@ def test_a_report_is_sent_once(
     assert reported() == 1
     assert "sent: statistic" in _collect("send", url, *unknown, "--memo", "other.json")
     assert reported() == 2
+    # what is not understood is told to the person, and nobody else
+    for k, unclear in enumerate(
+        ([*KNOWN, "--target", "Stayed"], ["--value", "seconds=x", *KNOWN[2:], "--target", "left"])
+    ):
+        assert "counts as unknown" in _collect("send", url, *unclear, "--memo", f"unclear{k}.json")
+        assert reported() == 3 + k
 
     (tmp_path / "broken.json").write_text("garbage")
     with pytest.raises(InvalidInput, match=r"broken\.json' is damaged"):
@@ -79,7 +83,12 @@ def test_counters_are_merged_over_the_network_with_their_secret(
     monkeypatch.chdir(tmp_path)
     collector = start("--counts-secret", str(tmp_path / "secret"))
     assert (tmp_path / "secret").stat().st_mode & 0o077 == 0
-    _collect("simulate", "speed.json", "--people", "500", "--url", f"{collector.url}/v1/speed")
+    to = ["simulate", "speed.json", "--people", "500", "--url", f"{collector.url}/v1/speed"]
+    with pytest.raises(InvalidInput, match="give --url and --batch-secret together"):
+        _collect(*to)
+    with pytest.raises(RunError, match=r"answered 403: .*need the operator's secret"):
+        _collect(*to, "--batch-secret", "secret")  # that of the counters is another one
+    _collect(*to, "--batch-secret", "batch-secret")
     with open_store(tmp_path / "other.db", create=True) as other:
         other.register(speed)
     merge = ["merge", f"{collector.url}/v1/speed/counts", "--database", "other.db"]

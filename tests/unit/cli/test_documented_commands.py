@@ -17,7 +17,7 @@ import pytest
 from dperm.data.schema.schema_file import parse_schema
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = {"README.md": 5, "docs/start.md": 6, "docs/commands.md": 11}
+PAGES = {"README.md": 5, "docs/start.md": 6, "docs/commands.md": 13}
 
 
 def blocks(page, language):
@@ -52,7 +52,7 @@ def test_the_commands_of_a_page_run_one_after_the_other(dperm, home, monkeypatch
     for arguments in lines:
         if arguments[:3] == ["ledger", "verify", "--head"]:
             assert arguments[3].endswith("...")
-            arguments[3] = json.loads(dperm("report", "model.json", "--json").out)["ledger"]["head"]
+            arguments[3] = json.loads(dperm("ledger", "receipt", "model.json", "--json").out)["head"]
         monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # confirms the schema
         done = dperm(*arguments)
         assert done.code == 0, (arguments, done.err)

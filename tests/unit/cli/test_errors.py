@@ -13,6 +13,7 @@ import pytest
 
 import dperm as package
 from dperm.cli import fit as fit_module
+from dperm.cli import main as main_module
 from dperm.cli import model_files, training
 from dperm.cli.output import Output
 from dperm.errors import InvalidData
@@ -321,7 +322,7 @@ def test_an_interrupted_fit_is_remembered_with_its_file(dperm, people, home, mon
     schema.write_text(schema.read_text().replace("high = 100", "high = 50"))  # clips: other rows than before
     done = dperm("fit", "others.csv", "--epsilon", "1", "--schema", "schema.toml")
     assert done.code == 0, done.err
-    assert "data set 'people' has 2 uses" in done.out
+    assert "data set 'people' has 2 uses" in done.err
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
@@ -359,3 +360,15 @@ def test_too_little_memory_and_bugs_get_a_sentence(dperm, people, home, monkeypa
         assert says in done.err
         assert "Smith" not in done.err
     nothing_happened(dperm, home)
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [("own ledger.db", "'{home}/own ledger.db'"), ("postgresql://me:secret@host/books", "postgresql://me@host/books")],
+)
+def test_an_interrupted_vertical_command_names_the_ledger_that_was_used(home, monkeypatch, file, shown):
+    (home / "lab.toml").write_text(f'name = "lab"\n[ledger]\nfile = "{file}"\ndataset = "people"\n')
+    monkeypatch.setattr("sys.argv", ["dperm", "vertical", "party", "lab.toml", "missing.toml"])
+    told = main_module._interrupted()
+    assert "secret" not in told
+    assert told.endswith(f"stays spent: see `dperm ledger list --ledger {shown.format(home=home)}`.")

@@ -26,7 +26,7 @@ def test_fit_writes_a_model_that_predicts_raw_rows_and_a_page(dperm, people, hom
     done = dperm(*FIT)
     assert done.code == 0, done.err
     assert "epsilon 1" in done.out
-    assert "data set 'people' has 1 use:" in done.out
+    assert "data set 'people' has 1 use:" in done.err
     assert sorted(p.name for p in home.iterdir()) == ["model.html", "model.json", "people.csv", "schema.toml"]
     model = package.load("model.json")
     assert model.privacy_report_.guarantee.epsilon <= 1.0
@@ -75,7 +75,8 @@ def test_json_and_quiet_output(dperm, people):
     done = dperm(*FIT, "--json")
     data = json.loads(done.out)
     assert data["guarantee"]["epsilon"] <= 1.0
-    assert data["spent"]["n_fits"] == 1
+    assert data["ledger"]["dataset"] == "people"
+    assert "data set 'people' has 1 use:" in done.err
     assert data["written"] == ["model.json", "model.html"]
     silent = dperm(*FIT, "--quiet", "--out", "second.json")
     assert (silent.code, silent.out, silent.err) == (0, "", "")
@@ -97,7 +98,8 @@ def test_a_score_is_paid_for_or_marked_as_not_private(dperm, people):
     paid = json.loads(dperm(*FIT, "--test-fraction", "0.3", "--test-epsilon", "2", "--out", "b.json", "--json").out)
     assert paid["score"]["private"] is True
     assert paid["score"]["low"] < paid["score"]["value"] < paid["score"]["high"]
-    assert paid["spent"]["n_fits"] == 3  # two fits and the score
+    owner = json.loads(dperm("ledger", "receipt", "b.json", "--json").out)
+    assert owner["spent"]["n_fits"] == 3  # two fits and the score
     assert "0.3" not in package.load("model.json").privacy_report_.to_json()
     assert dperm(*FIT, "--test-epsilon", "1", "--out", "c.json").code == 2
 
@@ -110,12 +112,11 @@ def test_a_paid_score_is_in_the_model_and_on_its_page(dperm, people, home):
     assert report.score["value"] == told["score"]["value"]
     assert report.guarantee.epsilon <= 1.0  # of the model alone
     assert 2.0 < report.score["epsilon_together"] < 3.0
-    assert report.ledger["n_fits"] == told["spent"]["n_fits"] == 2
-    assert report.ledger["used_after"] == told["spent"]["used"]
-    assert report.ledger["head"] == json.loads(dperm("ledger", "list", "--json").out)["head"]
+    assert "data set 'people' has 2 uses: " in done.err
+    assert json.loads(dperm("ledger", "list", "--json").out)["head"] in done.err
     page = (home / "model.html").read_text()
     assert f"accuracy {report.score['value']:.1%} on 90 held-out people" in page
-    assert "this fit and its score" in page
+    assert f"with its score, epsilon {report.score['epsilon_together']:.4g}" in page
     assert "In addition to the model: accuracy" in dperm("report", "model.json").out
     again = package.PrivacyReport.from_json(report.to_json())
     assert again == report
@@ -247,8 +248,14 @@ def test_the_same_data_under_another_name_are_charged_to_the_first_name(dperm, p
     (home / "schema.toml").write_text(text)  # clips: the rows are others, the file is the same
     done = dperm("fit", "others.csv", "--epsilon", "1", "--schema", "schema.toml", "--out", "second.json")
     assert done.code == 0, done.err
-    assert "data set 'people' has 2 uses" in done.out
-    assert "given as 'others'; the ledger knows them as 'people'" in done.out
+    assert "data set 'people' has 2 uses" in done.err
+    assert "given as 'others'; the ledger knows them as 'people'" in done.err
+    owner = dperm("ledger", "receipt", "second.json")
+    assert "given as 'others'; the ledger knows them as 'people'" in owner.out
+    for published in (done.out, *((home / f"second.{end}").read_text() for end in ("json", "html"))):
+        assert "others" in published
+        assert "'people'" not in published
+        assert "2 uses" not in published
     assert json.loads(dperm("ledger", "list", "--json").out)["datasets"][0]["n_fits"] == 2
 
 

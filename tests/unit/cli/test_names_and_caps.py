@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from dperm import Ledger
+from dperm import Ledger, load
 from dperm.cli.output import Output
 from dperm.data.tables.files import name_without_suffix
 from dperm.privacy.accounting.events import Gaussian
+from dperm.testing.repeatable_noise import keys_named
 
 FIT = ("fit", "people.csv", "--epsilon", "0.5", "--schema", "schema.toml", "--out")
 
@@ -105,8 +107,7 @@ def test_an_error_that_was_cut_off_at_0_is_shown_as_an_upper_bound():
 
 def test_a_fit_and_its_score_are_two_uses(dperm, people, home):
     done = dperm(*FIT, "a.json", "--test-fraction", "0.3", "--test-epsilon", "2")
-    assert "data set 'people' has 2 uses: " in done.out
-    assert ", in 2 uses" in (home / "a.html").read_text()
+    assert "data set 'people' has 2 uses: " in done.err
     assert dperm("ledger", "list").out.split()[:3] == ["data", "set", "uses"]
 
 
@@ -115,7 +116,7 @@ def test_a_score_is_checked_against_the_cap_of_the_name_its_rows_are_known_by(dp
     score = ("--test-fraction", "0.3", "--test-epsilon")
     assert dperm(*FIT, "a.json", "--dataset", "A", *score, "0.5").code == 0
     assert dperm("ledger", "cap", "A", "--epsilon", "2", "--yes").code == 0
-    (home / "copy.csv").write_text((home / "people.csv").read_text().replace(",", ";"))  # other bytes, the same rows
+    (home / "copy.csv").write_text((home / "people.csv").read_text().replace("P", "Q"))  # other ids, which are ignored
     fit = ("fit", "copy.csv", "--dataset", "B", "--epsilon", "1", "--schema", "schema.toml", "--out", "b.json", *score)
     done = dperm(*fit, "1.5")
     assert done.code == 3
@@ -223,7 +224,9 @@ def test_a_data_set_named_up_to_the_first_dot_keeps_its_name(dperm, people, home
     other_rows(people)
     done = dperm("fit", "2020.01.people.csv", *DOTTED)
     assert done.code == 0
-    assert "note: the ledger knows a data set '2020', so 2020.01.people.csv is charged there" in done.err
+    note = "note, for the owner only: the ledger knows a data set '2020', so 2020.01.people.csv is charged there"
+    assert note in done.err
+    assert "charged there" not in done.out
     assert uses(dperm) == {"2020": 3}
     other_rows(people)
     assert dperm("fit", "2020.01.people.csv", *DOTTED, "--epsilon", "5").code == 3
@@ -238,3 +241,182 @@ def test_tables_of_one_file_name_share_an_account_whatever_their_folders(dperm, 
     for file in ("people.csv", "other/people.csv"):
         assert dperm("fit", file, *DOTTED).code == 0
     assert uses(dperm) == {"people": 2}
+
+
+@pytest.mark.parametrize("score", [(), ("--test-fraction", "0.3", "--test-epsilon", "0.5")])
+@pytest.mark.parametrize("shown", ["--json", "-q", None])
+def test_what_a_fit_writes_and_prints_does_not_say_that_the_file_was_recognised(
+    dperm, people, home, monkeypatch, score, shown
+):
+    """In one world the ledger has seen this file as 'hosp', in the other a file with one record changed."""
+    text, told = people.read_text(), []
+    lines = text.splitlines()
+    changed = "\n".join([lines[0], lines[2].replace(lines[2].split(",")[0], "51", 1), *lines[2:]]) + "\n"
+    assert changed.count("\n") == text.count("\n")
+    for k, before in enumerate((text, changed)):
+        address = str(home / f"ledger{k}.db")
+        (home / "before.csv").write_text(before)
+        fit = ("--epsilon", "0.5", "--schema", "schema.toml", "--ledger", address, *score)
+        assert dperm("fit", "before.csv", *fit, "--dataset", "hosp", "--out", "first.json", "--force").code == 0
+        options = () if shown is None else (shown,)
+        with keys_named("equal noise"):
+            done = dperm("fit", "people.csv", *fit, *options, "--out", "model.json", "--force")
+        assert done.code == 0, done.err
+        id_ = load("model.json").privacy_report_.ledger["reservation"]
+        files = [(home / f"model.{end}").read_text() for end in ("json", "html")]
+        told.append([one.replace(id_, "ID") for one in (done.out, *files)])
+        owner = dperm("ledger", "receipt", "model.json", "--ledger", address).out
+        assert ("given as 'people'; the ledger knows them as 'hosp'" in owner) == (k == 0)
+        if shown != "-q":
+            assert ("given as 'people'; the ledger knows them as 'hosp'" in done.err) == (k == 0)
+    assert told[0] == told[1]
+    assert "hosp" not in "".join(told[0])
+
+
+def rewritten(home, columns, order):
+    """The same table as Parquet: other types, other order of columns and rows."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    csv_module = pytest.importorskip("pyarrow.csv")
+    texts = csv_module.ConvertOptions(strings_can_be_null=False, column_types={"patient_id": pa.string()})
+    table = csv_module.read_csv(home / "people.csv", convert_options=texts).select(columns).take(order)
+    pq.write_table(table, home / "copy.parquet", row_group_size=50)
+
+
+COLUMNS = ["state", "born", "cost", "age", "smoker", "job", "visits", "patient_id"]
+
+
+def test_a_file_is_known_in_another_format_order_and_schema(dperm, people, home):
+    """Types of columns, dates among them, come with the format; the schema clips, so that the encoded rows differ."""
+    rewritten(home, COLUMNS, list(range(299, -1, -1)))
+    assert dperm(*FIT, "a.json", "--dataset", "hosp").code == 0
+    assert dperm("ledger", "cap", "hosp", "--epsilon", "0.8", "--yes").code == 0
+    text = (home / "schema.toml").read_text().replace("high = 100", "high = 50")
+    (home / "other.toml").write_text(text)
+    fit = ("fit", "copy.parquet", "--schema", "other.toml", "--out", "b.json", "--epsilon")
+    done = dperm(*fit, "0.5")
+    assert done.code == 3
+    assert "data set 'hosp'" in done.err
+    assert uses(dperm) == {"hosp": 1}
+    done = dperm(*fit, "0.05")
+    assert done.code == 0, done.err
+    assert "given as 'copy'; the ledger knows them as 'hosp'" in done.err
+    assert "resemble" not in done.err
+
+
+def test_the_owner_is_told_of_a_file_that_resembles_another_before_anything_is_charged(
+    dperm, people, home, monkeypatch
+):
+    assert dperm(*FIT, "a.json", "--dataset", "hosp").code == 0
+    assert dperm("ledger", "cap", "hosp", "--epsilon", "2", "--yes").code == 0
+    lines = people.read_text().splitlines()
+    (home / "census.csv").write_text("\n".join(lines[:292]) + "\n")
+    says = (
+        "note, for the owner only: all of the different rows of the data given as 'census' are also in 'hosp', "
+        "which has a cap: "
+    )
+    fit = ("fit", "census.csv", "--epsilon", "0.5", "--schema", "schema.toml", "--out", "b.json")
+
+    def stopped(self, what):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "progress", stopped)
+        told = dperm(*fit).err
+    assert says in told
+    assert "nothing was spent" in told
+    done = dperm(*fit, "--test-fraction", "0.3", "--test-epsilon", "0.5")
+    assert done.code == 0, done.err
+    assert done.err.count("are also in 'hosp'") == 1
+    assert says in done.err
+    for published in (done.out, (home / "b.json").read_text(), (home / "b.html").read_text()):
+        assert "hosp" not in published
+    assert uses(dperm) == {"hosp": 1, "census": 2}
+    (home / "again.csv").write_text("\n".join(lines[:280]) + "\n")
+    named = dperm("fit", "again.csv", *fit[2:], "--dataset", "hosp", "--force")
+    assert named.code == 0, named.err
+    assert uses(dperm) == {"hosp": 2, "census": 2}
+
+
+def shuffled(home, people):
+    """The same people in another order, in a file of another name."""
+    first, *rest = people.read_text().splitlines()
+    (home / "shuffled.csv").write_text("\n".join([first, *rest[::-1]]) + "\n")
+    return ("fit", "shuffled.csv", "--schema", "schema.toml", "--out", "b.json", "--force", "--epsilon")
+
+
+def test_the_owner_sees_under_which_name_data_were_given_and_nobody_else_does(dperm, people, home):
+    assert dperm(*FIT, "a.json").code == 0
+    assert "given as" not in dperm("ledger", "show", "people").out
+    done = dperm(*shuffled(home, people), "0.5")
+    assert done.code == 0, done.err
+    shown = dperm("ledger", "show", "people").out
+    assert next(line for line in shown.splitlines() if line.startswith("time")).endswith("given as")
+    lines = [line for line in shown.splitlines() if "DPLogistic" in line]
+    assert [line.endswith("shuffled") for line in lines] == [False, True]
+    assert "for you alone" in shown
+    entries = json.loads(dperm("ledger", "show", "people", "--json").out)["entries"]
+    assert [one.get("given_as") for one in entries if one["kind"] == "reserve"] == [None, "shuffled"]
+    # a report has the name that was given, and never both
+    for published in (done.out, (home / "b.json").read_text(), (home / "b.html").read_text()):
+        assert "shuffled" in published
+        assert "given_as" not in published
+        assert "'people'" not in published
+    assert dperm("ledger", "export", "--out", "ledger.json").code == 0
+    assert "shuffled" not in (home / "ledger.json").read_text()
+    assert dperm("ledger", "verify").code == 0
+
+
+def test_a_refusal_by_a_cap_says_by_which_name_the_data_are_known(dperm, people, home):
+    assert dperm(*FIT, "a.json").code == 0
+    assert dperm("ledger", "cap", "people", "--epsilon", "1", "--yes").code == 0
+    done = dperm(*shuffled(home, people), "5")
+    assert done.code == 3
+    assert "These data were given as 'shuffled'; the ledger knows them as 'people'." in done.err
+    assert done.out == ""
+    assert "given as" not in dperm("fit", "people.csv", *shuffled(home, people)[2:], "5").err
+
+
+def test_an_owner_may_have_resembling_tables_refused(dperm, people, home):
+    assert dperm(*FIT, "a.json", "--dataset", "hosp").code == 0
+    lines = people.read_text().splitlines()
+    (home / "census.csv").write_text("\n".join(lines[:200]) + "\n")
+    fit = ("fit", "census.csv", "--epsilon", "0.5", "--schema", "schema.toml", "--out", "b.json")
+    done = dperm(*fit, "--refuse-resembling")
+    assert (done.code, done.out) == (3, "")
+    assert "all of the different rows of the data given as 'census' are also in 'hosp'" in done.err
+    assert "nothing was charged" in done.err
+    assert uses(dperm) == {"hosp": 1}
+    assert not (home / "b.json").exists()
+    assert dperm(*fit, "--refuse-resembling", "--dataset", "hosp").code == 0
+    assert uses(dperm) == {"hosp": 2}
+
+
+def test_every_head_that_is_printed_can_be_verified(dperm, people, home):
+    """The message and the documentation name the commands that print a head."""
+    wrong = dperm("ledger", "verify", "--head", "abc")
+    assert wrong.code == 2
+    told = dperm(*FIT, "a.json").err
+    printed = {
+        "fit": told,
+        "ledger show": dperm("ledger", "show", "people").out,
+        "ledger receipt": dperm("ledger", "receipt", "a.json").out,
+    }
+    documented = (Path(__file__).parents[3] / "docs/commands.md").read_text()
+    named = next(line for line in documented.splitlines() if line.startswith("dperm ledger verify"))
+    for command, text in printed.items():
+        assert f"`dperm {command}`" in wrong.err
+        assert f"`{command.split()[-1]}`" in named
+        (head,) = re.findall("[0-9a-f]{64}", text)
+        assert dperm("ledger", "verify", "--head", head).code == 0
+
+
+def test_a_note_about_one_data_set_does_not_hide_that_about_another(dperm, people, home, monkeypatch):
+    """Notes before and after the fit are compared by the name of the data set, whatever their text."""
+    from dperm.cli import fit as module
+
+    assert dperm(*FIT, "a.json", "--dataset", "hosp").code == 0
+    (home / "census.csv").write_text("\n".join(people.read_text().splitlines()[:200]) + "\n")
+    monkeypatch.setattr(module, "_tell_resemblances", lambda *_: ["census"])  # a name that is in the text too
+    done = dperm("fit", "census.csv", *FIT[2:], "b.json")
+    assert done.code == 0, done.err
+    assert done.err.count("are also in 'hosp'") == 1

@@ -109,7 +109,7 @@ def test_the_ledger_commands(dperm, people, home):
     (line,) = [line for line in shown.out.splitlines() if "(auto)" in line]
     assert line.split()[-4:-1] == ["1", "1e-05", line.split()[-2]]  # as asked for, at the delta of the fit
     assert "stated at delta 1e-06" in shown.out
-    head = json.loads(dperm("report", "model.json", "--json").out)["ledger"]["head"]
+    head = json.loads(dperm("ledger", "receipt", "model.json", "--json").out)["head"]
     assert dperm("ledger", "verify", "--head", head).code == 0
     assert dperm("ledger", "verify", "--head", "0" * 64).code == 1
     exported = json.loads(dperm("ledger", "export").out)
@@ -166,12 +166,15 @@ def test_a_cap_on_an_unknown_name_needs_confirmation(dperm, people, home, monkey
     assert dperm("ledger", "cap", "people", "--epsilon", "2").code == 0  # known: as before
 
 
-def test_no_answer_means_no(dperm, people, monkeypatch):
+@pytest.mark.parametrize("stdin", [io.StringIO(""), None])
+def test_without_anybody_who_can_answer_the_usage_is_wrong(dperm, people, monkeypatch, stdin):
+    """As for a cap: exit code 2, and the option that scripts need."""
     dperm("schema", "people.csv", "--target", "state", "--force")
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    monkeypatch.setattr(sys, "stdin", stdin)
     done = dperm("schema", "--confirm", "schema.toml")
-    assert done.code == 1
-    assert "not confirmed" in done.err
+    assert done.code == 2
+    assert "nobody answered, and nothing was written" in done.err
+    assert Schema.read("schema.toml").unconfirmed
     assert "--yes" in done.err
     assert "spent" not in done.err
 

@@ -78,7 +78,7 @@ class Client:
     """Speaks ASGI to a service in this process."""
 
     def __init__(self, service: Any) -> None:
-        self.service = service
+        self.service, self.address = service, "203.0.113.9"
 
     async def request(
         self, method: str, path: str, body: bytes | list[bytes] = b"", headers: dict[str, str] | None = None
@@ -97,7 +97,7 @@ class Client:
             "root_path": "",
             "query_string": query.encode(),
             "headers": [(k.lower().encode(), v.encode()) for k, v in given.items()],
-            "client": ("203.0.113.9", 1),
+            "client": (self.address, 1),
             "server": ("x", 80),
         }
         sent: list[Any] = []

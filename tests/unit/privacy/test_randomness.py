@@ -176,6 +176,22 @@ def test_below_is_unbiased() -> None:
         source.below(0)
 
 
+def test_a_labelled_stream_of_a_seeded_source_repeats_and_is_not_secure() -> None:
+    source = RandomSource(7)
+    one, again, other = source.stream("round 1"), RandomSource(7).stream("round 1"), source.stream("round 2")
+    assert not one.secure
+    assert not one.stream("deeper").secure
+    drawn = one.words(8).tolist()
+    assert drawn == again.words(8).tolist()
+    assert drawn != other.words(8).tolist()
+    assert drawn != RandomSource(7).words(8).tolist()
+
+
+def test_a_secure_source_is_its_own_stream() -> None:
+    source = RandomSource()
+    assert source.stream("round 1") is source
+
+
 def test_single_words_and_arrays_continue_one_stream() -> None:
     source, drawn = RandomSource(9), []
     for i in range(700):  # more than one block of single words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dperm.data.holding.holder import DesignData
+from dperm.data.holding.design_data import DesignData
 from dperm.errors import InvalidInput
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.queries import CorrectPredictions, SquaredErrors

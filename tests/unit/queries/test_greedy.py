@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_incremental_scores_equal_a_full_pass_bit_for_bit(rule, penalty, numbers
             Logistic(), SparseWeights(d, entries, 8.0), smoothness, penalty, (d - 1,), rule, limit, race=(5.0, 1e-3)
         )
         race = query.evaluate(kept)
-        full = TwoLevelRace(query.scores(fresh), 1e-3, 5.0, query.bound(fresh.facts))
+        full = TwoLevelRace(replace(query, race=None).evaluate(fresh), 1e-3, 5.0, query.bound(fresh.facts))
         for part in ("_parts", "_powers", "_totals", "_tops"):
             assert getattr(race, part).tobytes() == getattr(full, part).tobytes()
 
@@ -128,7 +129,7 @@ def test_rules_agree_at_zero_and_follow_their_formulas():
     data = sparse_data()
     d, penalty = data.facts.d, SeparablePenalty(l1=0.02)
     at_zero = [
-        GreedyScores(Logistic(), SparseWeights(d, {}, 8.0), 0.25, penalty, rule=rule).scores(data) for rule in RULES
+        GreedyScores(Logistic(), SparseWeights(d, {}, 8.0), 0.25, penalty, rule=rule).evaluate(data) for rule in RULES
     ]
     assert (at_zero[0] == at_zero[1]).all()
     assert (at_zero[0] == at_zero[2]).all()
@@ -156,7 +157,7 @@ def test_excluded_candidates_keep_their_coordinates():
     query = GreedyScores(Logistic(), SparseWeights(d, {}, 8.0), 0.25, SeparablePenalty(), excluded=(0, 5, d - 1))
     scores = query.evaluate(data)
     assert len(scores) == query.size(data.facts) == d - 3
-    everything = query.scores(data)
+    everything = replace(query, excluded=()).evaluate(data)
     assert [everything[query.coordinate(k)] for k in range(d - 3)] == scores.tolist()
 
 

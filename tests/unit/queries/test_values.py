@@ -21,6 +21,7 @@ from dperm.queries import (
     PartialPredictions,
     QuantileScores,
     SecondMoment,
+    SketchedColumn,
     TargetMoment,
     unpack_symmetric,
 )
@@ -211,6 +212,8 @@ ZERO = np.zeros(5)
         (lambda: FirstMoment(-1.0), r"clip must be (above 0|a finite number), got"),
         (lambda: SecondMoment(math.inf), r"clip must be (above 0|a finite number), got"),
         (lambda: Curvature(), "needs a loss"),
+        (lambda: Curvature(None, Logistic()), "needs a loss"),
+        (lambda: Curvature(None, None, ZERO), "needs a loss"),
         (lambda: Curvature(None, Multinomial(3), ZERO), "one prediction"),
         (lambda: QuantileScores(0, 0.0, ZERO), "between 0 and 1"),
         (lambda: QuantileScores(0, math.nan, ZERO), "between 0 and 1"),
@@ -245,3 +248,10 @@ def test_arguments_that_do_not_fit_the_data(data):
     ]:
         with pytest.raises(InvalidInput, match=words):
             query.size(facts)
+
+
+@pytest.mark.parametrize(("column", "n_rows"), [(-1, 1), (0, 0), (-2, 3)])
+def test_a_sketch_needs_a_column_and_a_row(column, n_rows):
+    with pytest.raises(InvalidInput, match="sketch"):
+        SketchedColumn(column, n_rows, "signs")
+    assert SketchedColumn(0, 1, "signs").n_rows == 1

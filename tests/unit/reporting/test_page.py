@@ -15,7 +15,7 @@ from dperm.privacy.accounting import gdp
 from dperm.privacy.accounting.events import Composed, Gaussian, Repeat
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
 from dperm.privacy.accounting.posterior import exceedance_of_gaussian
-from dperm.reporting.figures import Part, Series, bar_of_parts, line_chart
+from dperm.reporting.figures import Series, line_chart
 from dperm.reporting.labels import query_label
 from dperm.reporting.page import report_page
 from dperm.reporting.report import PrivacyReport, ReleaseLine
@@ -34,18 +34,7 @@ def report_with(epsilon_noise=40.0, **changes):
         public={"records": 3000, "features": 10, "solver": "gradient", "bounds": "declared", "classes": 2},
         arithmetic="exact",
         randomness="AES",
-        ledger={
-            "dataset": HOSTILE,
-            "spent_before": 1.0,
-            "spent_after": 1.4,
-            "delta": 1e-6,
-            "n_fits": 2,
-            "cap": 5.0,
-            "used_before": 0.1,
-            "used_after": 0.2,
-            "room_for_epsilon": 4.0,
-            "head": "ab" * 32,
-        },
+        ledger={"dataset": HOSTILE, "neighbours": "replace-one", "reservation": "ab" * 16},
         version="1",
     )
     return replace(made, **changes)
@@ -101,9 +90,8 @@ def test_every_part_is_there_and_readable_by_a_screen_reader():
     ):
         assert heading in text
     assert ("lang", "en") in page.attributes
-    assert page.tags.count("svg") == page.tags.count("desc") == 2
+    assert page.tags.count("svg") == page.tags.count("desc") == 1
     assert "2 unused" in text
-    assert "20% of its cap of epsilon 5" in text
     assert "prefers-color-scheme:dark" in text
     assert text == report_page(report_with())  # the same report gives the same bytes
 
@@ -123,10 +111,18 @@ def test_without_a_guarantee_the_page_says_so_first():
     assert "How strongly" not in text
 
 
-def test_an_unbounded_ledger_and_one_without_a_cap():
-    ledger = report_with().ledger
-    assert "without a finite guarantee" in report_page(report_with(ledger={**ledger, "spent_after": math.inf}))
-    assert "no cap is set" in report_page(report_with(ledger={**ledger, "cap": None}))
+def test_the_budget_is_that_of_this_fit_alone():
+    """A page of an earlier version's report, which holds balances, does not show them either."""
+    balances = {"spent_after": 1.4321, "n_fits": 2, "cap": 5.4321, "used_after": 0.2, "head": "cd" * 32}
+    report = report_with()
+    page = report_page(report)
+    assert report_page(report_with(ledger={**report.ledger, **balances})) == page
+    assert f"epsilon {report.guarantee.epsilon:.4g} at delta 1e-06. The ledger shows the owner" in page
+    assert "ab" * 16 in page
+    scored = report_page(report_with(score=SCORE))
+    assert "at delta 1e-06; with its score, epsilon 1.25. The ledger" in scored
+    none = report_page(report_with(guarantee=None, reason="a seed."))
+    assert "a plan without a finite guarantee" in none
     assert "<h2>Budget" not in report_page(report_with(ledger={}))
 
 
@@ -144,7 +140,6 @@ def test_figures_stay_inside_their_frame():
     page = Page(chart)
     numbers = [float(value) for name, value in page.attributes if name in ("x", "x1", "x2", "cx")]
     assert all(0 <= number <= 640 for number in numbers)
-    Page(bar_of_parts([Part("a", 0.25), Part("b", 0.75, "rest")], title="t"))
     Page(line_chart([Series("flat", ((0.0, 0.0), (1.0, 0.0)))], title="t", x_label="x", y_label="y"))
 
 
@@ -192,21 +187,6 @@ def test_noise_is_a_multiple_of_what_one_person_can_change():
     rows = cells(report_page(report_with(releases=(line, other))))
     assert ["gradient of the lossgradient", "60", "11", "Gaussian", "40", "100", "50%"] in rows
     assert ["moment", "240", "", "Gaussian", "80", "", "50%"] in rows
-
-
-def shares(report):
-    figure = report_page(report).partition("Shares of the cap")[2]
-    return dict(re.findall(r">([a-z ]+): (\d+%)</text>", figure))
-
-
-def test_the_bar_of_the_budget_separates_this_fit_from_earlier_ones():
-    report = report_with()
-    assert shares(report) == {"earlier uses": "10%", "this fit": "10%", "left": "80%"}
-    first = {**report.ledger, "used_before": 0.0, "n_fits": 1}
-    assert shares(report_with(ledger=first)) == {"this fit": "20%", "left": "80%"}
-    recognised = {**report.ledger, "used_before": None}  # charged where its rows are known: no figure before
-    assert shares(report_with(ledger=recognised)) == {"all uses together": "20%", "left": "80%"}
-    assert "this fit and its score" in shares(report_with(score=SCORE))
 
 
 SCORE = {

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dperm.cli.collect.fetch import collection_at, collector_at, fetch_json, read_json
+from dperm.cli.collect.fetch import collection_at, fetch_json, read_json
 from dperm.cli.collect.init import init
+from dperm.cli.collect.send import send
 from dperm.cli.options import OrderedGroup
-from dperm.cli.output import Output, with_output
+from dperm.cli.output import Output, counted, with_output
+from dperm.collect.service.sources import BURST, PER_MINUTE, SourceLimit
 from dperm.errors import InvalidInput, MissingDependency, RunError
 
 if TYPE_CHECKING:
@@ -52,13 +54,16 @@ collect.add_command(init)
 @click.option(
     "--people", type=click.IntRange(1), default=100_000, show_default=True, help="Number of simulated people."
 )
-@click.option("--url", help="Send to the collection at this address instead of writing to --database.")
+@click.option("--url", help="Send to the collector at this address, such as http://127.0.0.1:8000, not to --database.")
+@click.option("--batch-secret", type=_FILE, help="With --url: file with the secret of `serve --batch-secret`.")
 @_DATABASE
 @click.option(
     "--seed", default=0, show_default=True, help="Seed of the simulated people; their random bits are not seeded."
 )
 @with_output
-def simulate(task: Path, people: int, url: str | None, database: str, seed: int, output: Output) -> None:
+def simulate(
+    task: Path, people: int, url: str | None, batch_secret: Path | None, database: str, seed: int, output: Output
+) -> None:
     """Try out the collection in the file TASK with reports of simulated people.
 
     Use a database of its own: simulated reports cannot be removed from the counts.
@@ -75,20 +80,27 @@ def simulate(task: Path, people: int, url: str | None, database: str, seed: int,
     one, rng = Collection.read(task), np.random.default_rng(seed)
     if one.tokens:
         raise InvalidInput("a collection with one-time tokens cannot be simulated: try it out without --tokens first.")
+    address = None if url is None else collection_at(url, one.name)
+    if (address is None) != (batch_secret is None):
+        raise InvalidInput("give --url and --batch-secret together: the collector takes batches with its secret only.")
     made = simulation.report_batches(one, people, _BATCH, rng, RandomSource())
-    if url is None:
+    if address is None:
         with open_store(database, create=True) as store:
             store.register(one)
             for reports in made:
                 store.add([simulation.store_entry(one, reports)], time.time())
     else:
-        with closing(simulation.Sender(collection_at(url))) as sender:
+        from dperm.collect.service.tokens import read_secret
+
+        assert batch_secret is not None
+        with closing(simulation.Sender(address, read_secret(batch_secret))) as sender:
             for reports in made:
                 status, answer = sender.send(simulation.packed_body(one, reports))
                 if status != 201:
                     said = answer[:200].decode(errors="replace")
                     raise RunError(f"the collector answered {status}: {said}")
-    output.result({"people": people}, lambda to: to.text(f"{people} simulated people reported to {one.name}"))
+    noun = "person" if people == 1 else "people"
+    output.result({"people": people}, lambda to: to.text(f"{people} simulated {noun} reported to {one.name}"))
 
 
 @collect.command(short_help="Run the service that accepts reports.")
@@ -101,6 +113,26 @@ def simulate(task: Path, people: int, url: str | None, database: str, seed: int,
     "--counts-secret",
     type=_FILE,
     help="File with a secret that gives access to the counters, for merging; made if it is missing.",
+)
+@click.option(
+    "--batch-secret",
+    type=_FILE,
+    help="File with a secret that is needed to send many reports in one request; made if it is missing.",
+)
+@click.option(
+    "--source-rate",
+    type=click.FloatRange(0),
+    default=PER_MINUTE,
+    show_default=True,
+    help="Reports per minute from one address; 0 sets no limit, for a shuffler in front.",
+)
+@click.option(
+    "--source-burst", type=click.IntRange(1), default=BURST, show_default=True, help="Reports at once from one address."
+)
+@click.option(
+    "--forwarded-for",
+    is_flag=True,
+    help="A proxy of yours is in front and adds the sender's address to X-Forwarded-For: limit by that address.",
 )
 @click.option(
     "--most-connections",
@@ -123,6 +155,10 @@ def serve(
     port: int,
     token_key: Path | None,
     counts_secret: Path | None,
+    batch_secret: Path | None,
+    source_rate: float,
+    source_burst: int,
+    forwarded_for: bool,
     most_connections: int,
     idle_seconds: int,
 ) -> None:
@@ -140,7 +176,8 @@ def serve(
 
     read = [Collection.read(path) for path in tasks]
     key = None if token_key is None else read_key(token_key)
-    secret = None if counts_secret is None else read_secret(counts_secret, create=True)
+    secrets = [None if file is None else read_secret(file, create=True) for file in (counts_secret, batch_secret)]
+    sources = SourceLimit(source_rate, source_burst, forwarded=forwarded_for)
     store = open_store(database, create=True)
     for one in read:
         store.register(one)
@@ -158,106 +195,16 @@ def serve(
         click.echo(f"collecting at http://{shown}:{port}/ into {store.database.address}")
         for one in store.collections.values():
             click.echo(f"  {one.name} version {one.version}, epsilon {one.task.epsilon:g}, hash {one.digest}")
+        where = "the address in X-Forwarded-For" if forwarded_for else "one address"
+        limit = f"{source_rate:g} a minute, {source_burst} at once, from {where}" if source_rate else "not limited"
+        click.echo(f"  reports: {limit}")
 
     limits = {"most_connections": most_connections, "idle_seconds": idle_seconds}
-    run(Service(store, key, counts_secret=secret), host, port, started=started, **limits)
+    service = Service(store, key, counts_secret=secrets[0], batch_secret=secrets[1], sources=sources)
+    run(service, host, port, started=started, **limits)
 
 
-@collect.command(short_help="Send the report of one person.")
-@click.argument("url")
-@click.option("--hash", "digest", help="Expected hash of the description; another one is refused.")
-@click.option(
-    "--value",
-    "values",
-    multiple=True,
-    required=True,
-    metavar="NAME=VALUE",
-    help="A column's value; leave it empty if unknown. Repeat for every column.",
-)
-@click.option("--target", help="The person's target value; '' if unknown.")
-@click.option(
-    "--memo",
-    type=_FILE,
-    default=Path("dperm-reports.json"),
-    show_default=True,
-    help="File that stores finished reports.",
-)
-@click.option(
-    "--cap", default=4.0, show_default=True, help="Largest total epsilon of this device over all collections."
-)
-@click.option("--token", default="", help="One-time token.")
-@with_output
-def send(
-    url: str,
-    digest: str | None,
-    values: Sequence[str],
-    target: str | None,
-    memo: Path,
-    cap: float,
-    token: str,
-    output: Output,
-) -> None:
-    """Send one person's report to the collection at URL, such as http://127.0.0.1:8000/v1/speed.
-
-    The report is made once and stored in --memo: a second call sends the same bits.
-    """
-    from dperm.collect.sdk.python import Device, RefusedTask, load
-
-    try:
-        task = load(collection_at(url), digest)
-        known = _values(task, values)
-        device = Device(memo, cap)
-        report = device.report(task, known, _target(task, target), token)
-    except RefusedTask as error:
-        raise InvalidInput(str(error)) from None
-    except OSError as error:
-        raise RunError(f"the collector at {url} cannot be reached ({getattr(error, 'reason', error)}).") from None
-    if not device.send(task, report):
-        raise RunError(f"the collector did not accept the report; it is stored in {memo}: send it again later.")
-    made = json.loads(report)
-    output.result(made, lambda to: to.text(f"sent: statistic {made['j']}, answer {made['b']}; stored in {memo}"))
-
-
-def _values(task: dict[str, Any], values: Sequence[str]) -> dict[str, float | None]:
-    """The person's values. Every column must be named: a forgotten one would silently be reported as unknown."""
-    columns, out = task["columns"], {}
-    for value in values:
-        name, given, text = value.rpartition("=")
-        if not given or name not in columns:
-            raise InvalidInput(f"write --value NAME=VALUE with a column of {', '.join(columns)}, not {value!r}.")
-        out[name] = _number(text, f"the value of {name!r}")
-    missing = [name for name in columns if name not in out]
-    if missing:
-        raise InvalidInput(f"--value {missing[0]}=... is missing; write --value {missing[0]}= if it is not known.")
-    return out
-
-
-def _target(task: dict[str, Any], text: str | None) -> Any:
-    """The class whose text was given, or a number."""
-    how = task["record"] or {}
-    classes, ranged = how.get("classes", ()), "target" in how
-    if text is None and (classes or ranged):
-        raise InvalidInput("--target is missing; write --target '' if it is not known.")
-    if text is not None and not classes and not ranged:
-        raise InvalidInput("this collection has no target: leave out --target.")
-    if not text:
-        return None
-    if ranged:
-        return _number(text, "the target")
-    for label in classes:
-        if str(label) == text or (isinstance(label, bool) and str(label).lower() == text.lower()):
-            return label
-    raise InvalidInput(f"there is no class {text!r}: the classes are {', '.join(map(str, classes))}.")
-
-
-def _number(text: str, what: str) -> float | None:
-    words = {"": None, "true": 1.0, "false": 0.0}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidInput(f"{what} must be a number, not {text!r}.") from None
+collect.add_command(send)
 
 
 @collect.command(short_help="Estimate from the counts.")
@@ -271,6 +218,9 @@ def _number(text: str, what: str) -> float | None:
 @click.option(
     "--query", multiple=True, metavar="NAME=0|1", help="For marginals: the share of people with these values."
 )
+@click.option(
+    "--trimmed", is_flag=True, help="Leave out what some questions have beyond their share, because it was made up."
+)
 @with_output
 def estimate(
     name: str,
@@ -279,9 +229,13 @@ def estimate(
     version: int | None,
     window: int | None,
     query: Sequence[str],
+    trimmed: bool,
     output: Output,
 ) -> None:
     """Estimate from the counts of the collection NAME.
+
+    An estimate is marked as suspicious if some questions were answered more often than devices draw them. --json holds
+    the test, the estimate and the trimmed one.
 
     With --database, the estimate uses the counters as they are now, and is for the operator only. With --url, it is
     what the service publishes, in steps. Do not publish the first one: compared with the second, it may show a single
@@ -292,8 +246,9 @@ def estimate(
     if url is not None:
         if query:
             raise InvalidInput("--query needs the counts: leave out --url and give the --database.")
-        data = fetch_json(collector_at(url) + f"/v1/{name}/estimate", {"version": version, "window": window})
+        data = fetch_json(collection_at(url, name) + "/estimate", {"version": version, "window": window})
     else:
+        from dperm.collect.draws import trimmed_counts
         from dperm.collect.service.results import estimate_document
         from dperm.collect.store.store import open_store
 
@@ -302,8 +257,9 @@ def estimate(
             counts = store.counts(one, window)
             data = estimate_document(one, counts)
             if query:
-                data["query"] = _queried_share(one, counts, query)
-    output.result(data, lambda to: show_estimate(to, data))
+                kept = trimmed_counts(one.task, counts) if trimmed else counts
+                data["query"] = _queried_share(one, kept, query)
+    output.result(data, lambda to: show_estimate(to, data, trimmed))
 
 
 def _queried_share(one: Collection, counts: Any, query: Sequence[str]) -> dict[str, Any]:
@@ -347,7 +303,7 @@ def counts(name: str, out: Path, database: str, version: int | None) -> None:
         one = _find_collection(store, name, version)
         out.write_text(json.dumps(store.counters.export(one)), encoding="ascii")
         n = store.counts(one).n_people
-    click.echo(f"wrote {out}: {n} reports")
+    click.echo(f"wrote {out}: {counted(n, 'report')}")
 
 
 @collect.command(short_help="Merge the counters of other collectors.")
@@ -366,7 +322,7 @@ def merge(sources: Sequence[str], database: str, counts_secret: Path | None) -> 
     with open_store(database) as store:
         for source in sources:
             exported = fetch_json(source, {}, known) if "://" in source else read_json(Path(source))
-            click.echo(f"{source}: {store.counters.merge(exported)} new reports")
+            click.echo(f"{source}: {counted(store.counters.merge(exported), 'new report')}")
 
 
 @collect.command(short_help="Copy the database while the collector runs.")

@@ -9,24 +9,28 @@ from typing import Any
 
 from dperm.errors import InvalidInput, RunError
 
-__all__ = ["collection_at", "collector_at", "fetch_json", "read_json"]
+__all__ = ["collection_at", "fetch_json", "read_json"]
 
 _COLLECTOR = re.compile(r"https?://[^/?#\s]+(/(?!v1(/|$))[^/?#\s]+)*")
 _COLLECTION = re.compile(_COLLECTOR.pattern + r"/v1/[^/?#\s]+")
 
 
-def collector_at(url: str) -> str:
-    """Check the address of a collector, and return it without a slash at its end."""
-    if not _COLLECTOR.fullmatch(url.rstrip("/")):
-        raise InvalidInput(f"{url!r} is not the address of a collector: write it like http://127.0.0.1:8000.")
-    return url.rstrip("/")
+def collection_at(url: str, name: str | None = None) -> str:
+    """Check the address of a collection, and return it without a slash at its end.
 
-
-def collection_at(url: str) -> str:
-    """Check the address of a collection, and return it without a slash at its end."""
-    if not _COLLECTION.fullmatch(url.rstrip("/")):
-        raise InvalidInput(f"{url!r} is not the address of a collection: write it like http://127.0.0.1:8000/v1/NAME.")
-    return url.rstrip("/")
+    With the collection's ``name``, the address of its collector will do.
+    """
+    given = url.rstrip("/")
+    if _COLLECTION.fullmatch(given):
+        if name not in (None, given.rpartition("/")[2]):
+            raise InvalidInput(f"{url!r} is the address of another collection than {name!r}.")
+        return given
+    if name is not None and _COLLECTOR.fullmatch(given):
+        return f"{given}/v1/{name}"
+    shorter = "" if name is None else " or http://127.0.0.1:8000"
+    raise InvalidInput(
+        f"{url!r} is not the address of a collection: write it like http://127.0.0.1:8000/v1/NAME{shorter}."
+    )
 
 
 def fetch_json(url: str, query: dict[str, Any], secret: str | None = None) -> Any:

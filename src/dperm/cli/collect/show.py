@@ -10,18 +10,33 @@ from dperm.cli.output import Output
 __all__ = ["show_estimate"]
 
 
-def show_estimate(to: Output, data: dict[str, Any]) -> None:
-    """Print an estimate with its intervals and its privacy cost."""
-    privacy, model = data["privacy"], data["model"]
+def show_estimate(to: Output, data: dict[str, Any], trimmed: bool = False) -> None:
+    """Print an estimate, or the trimmed one, with its intervals and its privacy cost."""
+    privacy = data["privacy"]
+    shown = data["trimmed"] if trimmed else data
+    model = shown["model"]
     to.lines(
         [
             ("collection", f"{data['name']} version {data['version']}"),
             ("reports", str(data["n"]) + _newer_reports(data)),
             ("privacy", f"epsilon {privacy['epsilon']:g} per person, delta 0; {privacy['unit']}"),
+            ("questions", _drawn(data["draws"])),
         ]
     )
+    if data["suspicious"]:
+        to.text("")
+        to.text(f"SUSPICIOUS: {data['draws']['statement']}{'' if trimmed else ' See it with --trimmed.'}")
+        for one in data["draws"]["most_drawn"]:
+            # a collector of an earlier version does not send the question's text
+            asked = f" ({one['question']})" if "question" in one else ""
+            to.text(
+                f"  question {one['statistic']}{asked}: {one['reports']:,} reports, {one['expected']:,.0f} expected"
+            )
+    if trimmed:
+        to.text("")
+        to.text(f"Trimmed estimate: {shown['statement']}")
     if model is None:
-        to.text(f"No estimate yet: {data['reason']}")
+        to.text(f"No estimate yet: {shown['reason']}")
         return
     tables = _tables(model)
     for title, rows in tables:
@@ -64,6 +79,14 @@ def _tables(model: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
             rows = [[*row, f"{middle:.4g}"] for row, middle in zip(rows, middles[k], strict=True)]
         out.append((title, rows))
     return out
+
+
+def _drawn(draws: dict[str, Any]) -> str:
+    """Whether the questions were answered as often as devices draw them."""
+    p = f"{draws['p']:.2g}" if draws["p"] > 2e-300 else "1e-300 or less"
+    if draws["suspicious"]:
+        return f"answered too unevenly (p = {p}, marked below {draws['level']:g})"
+    return f"answered as often as devices draw them (p = {p})"
 
 
 def _newer_reports(data: dict[str, Any]) -> str:

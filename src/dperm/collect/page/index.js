@@ -7,5 +7,8 @@ list.replaceChildren(...all.map((one) => {
   about.className = "quiet";
   about.textContent = ` version ${one.version}: ${one.asks}; epsilon ${one.epsilon} per person`;
   line.append(link, about);
+  if (one.suspicious) line.append(Object.assign(document.createElement("strong"), {
+    className: "marked", textContent: " The estimate is suspicious: do not rely on it.",
+  }));
   return line;
 }));

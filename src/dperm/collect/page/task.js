@@ -1,3 +1,5 @@
+import { questions, short } from "/page/questions.js";
+
 const name = location.pathname.slice(1), url = "/v1/" + name, $ = (id) => document.getElementById(id);
 const about = (await (await fetch("/v1", { credentials: "omit" })).json())
   .filter((one) => one.name == name).sort((a, b) => b.version - a.version)[0];
@@ -9,8 +11,6 @@ try {
   unusable = isSecureContext ? `The form cannot be used (${error.message}).` : "The form and reports need a page over https.";
   task = await (await fetch(url + "/schema", { credentials: "omit" })).json();
 }
-// String writes 1000 and 1e-10; cutting off zeros would turn both into 1
-const short = (v) => String(+Number(v).toPrecision(4));
 const likely = Math.exp(about.epsilon);
 
 document.title = about.title || name;
@@ -24,7 +24,7 @@ $("reveals").textContent =
   `A report contains the number of a random question and ${about.answers == 2 ? "one bit" : "one of " + about.answers + " levels"} as the answer, with a random error. ` +
   `Whatever your values are, the same report is at most ${short(likely)} times as likely as with any other values. ` +
   `Someone who thought that a fact about you was 50 % likely can become at most ${short(100 * likely / (1 + likely))} % sure of it.`;
-const ranges = task.record, sketch = task.task.sketch, classes = about.target.classes;
+const ranges = task.record, sketch = task.task.sketch, classes = about.target.classes, question = questions(task, about.target);
 const range = (k) => sketch.kind == "parity" ? "0 or 1" :
   ranges ? `${short(ranges.centre[k] - ranges.clip * ranges.scale[k])} to ${short(ranges.centre[k] + ranges.clip * ranges.scale[k])}` : "";
 $("words").textContent =
@@ -38,33 +38,6 @@ const item = (text) => Object.assign(document.createElement("li"), { textContent
 $("columns").append(...task.columns.map((column, k) => item(column + (range(k) && `: ${range(k)}`))));
 if (classes) $("columns").append(item(`target: ${classes.map((label, k) => label + (classes.length == 2 ? ` (${2 * k - 1})` : "")).join(" or ")}`));
 if (about.target.range) $("columns").append(item(`target: ${about.target.range.map(short).join(" to ")}`));
-const product = (names, powers) =>
-  powers.flatMap((e, i) => e && names[i] != "1" ? [names[i] + (e > 1 ? "⁰¹²³⁴⁵⁶⁷⁸⁹"[e] : "")] : []).join(" × ");
-// columns are scaled to their ranges, so a name stands for a number from -1 to 1
-const scaled = ranges && [...task.columns, ...(ranges.constant.length ? ["1"] : []),
-  ...(about.target.range ? ["target"] : []), ...(classes?.length > 2 ? classes.map((label) => `[${label}]`) : [])];
-function question(j) {
-  if (sketch.kind == "moments") {
-    const powers = sketch.exponents[j], odd = powers.reduce((a, e) => a + e) % 2;
-    return [classes?.length == 2 && odd ? "target" : "", product(scaled, powers)].filter(Boolean).join(" × ");
-  }
-  if (sketch.kind == "chebyshev") return sketch.degrees[j].flatMap((e, i) => e ? [`T${e}(${task.columns[i]})`] : []).join(" × ");
-  if (sketch.kind == "theta-grid") return `the loss of weights ${sketch.nodes[j].map(short).join(", ")}`;
-  return parity(j);
-}
-// sets of columns, small ones first, each size in increasing order of its masks
-function parity(j) {
-  let g = 0;
-  while (j >= task.sizes[g]) j -= task.sizes[g++];
-  const chosen = [];
-  for (let r = g + 1; r; r--) {
-    let c = r - 1, n = 0, m = 1;
-    while (m <= j) { c++; n = m; m = m * (c + 1) / (c + 1 - r); }
-    j -= n;
-    chosen.unshift(task.columns[c]);
-  }
-  return chosen.length > 1 ? `whether an even number of ${chosen.join(", ")} holds` : "not " + chosen[0];
-}
 const LISTED = 200;
 $("questions").append(...Array.from({ length: Math.min(about.statistics, LISTED) }, (_, j) => item(question(j))));
 $("questions").start = 0;
@@ -136,7 +109,20 @@ function rows(model) {
   ]));
 }
 const history = [];
+function warn({ suspicious, draws, trimmed }) {
+  const said = draws.statement[0].toUpperCase() + draws.statement.slice(1);
+  const p = ` (p = ${short(draws.p)}${draws.p > 2e-300 ? "" : " or less"}; estimates are marked below ${draws.level})`;
+  $("warning").hidden = !suspicious;
+  $("draws").textContent = suspicious ? "" : said + p;
+  if (!suspicious) return;
+  $("marked").textContent = said + p;
+  $("surplus").replaceChildren(...draws.most_drawn.map((one) =>
+    item(`question ${one.statistic} (${one.question}): ${one.reports.toLocaleString("en")} reports, ` +
+      `${Math.round(one.expected).toLocaleString("en")} expected`)));
+  $("left-out").textContent = `Trimmed estimate: ${trimmed.statement}${trimmed.model ? "" : " There is none: " + trimmed.reason}`;
+}
 function show(data) {
+  warn(data);
   $("n").textContent = data.reports.toLocaleString("en");
   $("poisoning").textContent = `Forged reports: ${data.poisoning.statement}`;
   $("model").hidden = !data.model;
@@ -144,13 +130,16 @@ function show(data) {
   $("state").textContent = (data.model.intervals_reason ? `No intervals: ${data.model.intervals_reason}.` : "The intervals have 95 % confidence.") +
     ` Estimated from ${data.n.toLocaleString("en")} reports; the next estimate follows at ${data.next_at.toLocaleString("en")}.`;
   $("shrinkage").textContent = data.model.shrinkage ? `Note: ${data.model.shrinkage}. The dot marks the unshrunk value, the vertical line the estimate.` : "";
-  const lines = rows(data.model);
-  $("model").tBodies[0].replaceChildren(...lines.map(([label, value, interval, unshrunk]) => {
+  const lines = rows(data.model), trimmed = data.suspicious && data.trimmed.model && rows(data.trimmed.model);
+  $("model").tHead.rows[0].cells[4].hidden = !trimmed;
+  $("model").tBodies[0].replaceChildren(...lines.map(([label, value, interval, unshrunk], place) => {
+    const rest = trimmed && trimmed[place];
     // shares are between 0 and 1; otherwise every row has its own scale that includes zero, as the units differ
-    const ends = data.model.shares ? [0, 1] : [0, value, ...(interval || [])], low = Math.min(...ends), high = Math.max(...ends);
+    const ends = data.model.shares ? [0, 1] : [0, value, unshrunk ?? 0, ...(interval || []), ...(rest?.[2] || [])], low = Math.min(...ends), high = Math.max(...ends);
     const at = (v) => 300 * (v - low) / (high - low || 1), row = document.createElement("tr");
-    const head = ["", "estimate", "from", "to"];
-    for (const text of [label, short(value), interval ? short(interval[0]) : "", interval ? short(interval[1]) : ""]) {
+    const head = ["", "estimate", "from", "to", "trimmed"];
+    const texts = [label, short(value), interval ? short(interval[0]) : "", interval ? short(interval[1]) : ""];
+    for (const text of rest ? [...texts, short(rest[1]) + (rest[2] ? ` (${rest[2].map(short).join(" to ")})` : "")] : texts) {
       const cell = row.insertCell();
       cell.textContent = text;
       if (cell.cellIndex) { cell.className = "number"; cell.dataset.head = head[cell.cellIndex]; }
@@ -160,6 +149,7 @@ function show(data) {
     svg.setAttribute("viewBox", "-6 0 312 20");
     draw(svg, "line", { class: "axis", x1: at(0), x2: at(0), y1: 0, y2: 20 });
     if (interval) draw(svg, "rect", { class: "band", x: at(interval[0]), width: Math.max(1, at(interval[1]) - at(interval[0])), y: 6, height: 8, rx: 3 });
+    if (rest?.[2]) draw(svg, "rect", { class: "rest", x: at(rest[2][0]), width: Math.max(1, at(rest[2][1]) - at(rest[2][0])), y: 16, height: 3 });
     draw(svg, "circle", { class: "dot", cx: at(unshrunk ?? value), cy: 10, r: 4 });
     if (unshrunk != null) draw(svg, "line", { class: "shrunk", x1: at(value), x2: at(value), y1: 2, y2: 18 });
     cell.append(svg);

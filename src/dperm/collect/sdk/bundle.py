@@ -27,6 +27,10 @@ _SHORTER = (
     (re.compile(r"[;,]}"), "}"),
     # a string needs no blank beside it
     (re.compile(r"^ *(\+?) +| +(\+?) *$"), r"\1\2"),
+    # shorter words for the same
+    (re.compile(r"\bconst\b"), "let"),
+    (re.compile(r"\btrue\b"), "!0"),
+    (re.compile(r"(?<![\w.])0(?=\.\d)"), ""),
     # names that are private to the module
     *(
         (re.compile(rf"(?<![.\w]){name}\b"), short)
@@ -40,7 +44,7 @@ _SHORTER = (
                 "draw",
                 "make",
                 "check",
-                "is",
+                "list",
                 "all",
                 "text",
                 "why",
@@ -48,8 +52,10 @@ _SHORTER = (
                 "hi",
                 "end",
                 "hex",
+                "names",
+                "total",
             ),
-            "CNKFRDMQPATYLHEX",
+            "CNKFRDMQPATYLHEXIS",
             strict=True,
         )
     ),
@@ -82,4 +88,4 @@ def script() -> str:
 @cache
 def module() -> str:
     """Return the same code for ``import dperm from``."""
-    return script().rstrip() + "export default dperm;\n"
+    return script().replace("var dperm=", "export default", 1)

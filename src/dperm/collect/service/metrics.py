@@ -23,6 +23,11 @@ class ServiceMetrics:
         self._seconds = 0.0
         self.connections = 0
         self.refused_connections = 0
+        #: reports refused because their source sent too many
+        self.limited = 0
+        #: of every collection's published estimate, by name and version: the p-value of the test of how often questions
+        #: were drawn, and whether the estimate is marked
+        self.draws: dict[tuple[str, int], tuple[float, bool]] = {}
 
     def counted(self, outcome: Outcome) -> None:
         """Record the outcome of a request's reports."""
@@ -55,4 +60,9 @@ class ServiceMetrics:
         lines += ["# TYPE dperm_connections gauge", f"dperm_connections {self.connections}"]
         lines += ["# TYPE dperm_refused_connections_total counter"]
         lines += [f"dperm_refused_connections_total {self.refused_connections}"]
+        lines += ["# TYPE dperm_limited_reports_total counter", f"dperm_limited_reports_total {self.limited}"]
+        tests = {f'{{collection="{name}",version="{k}"}}': test for (name, k), test in sorted(self.draws.items())}
+        lines += ["# TYPE dperm_draws_p gauge", *(f"dperm_draws_p{about} {p:.6g}" for about, (p, _) in tests.items())]
+        lines += ["# TYPE dperm_suspicious gauge"]
+        lines += [f"dperm_suspicious{about} {marked:d}" for about, (_, marked) in tests.items()]
         return "\n".join(lines) + "\n"

@@ -81,7 +81,9 @@ def openapi(version: str) -> dict[str, Any]:
             ),
             "/v1/{task}/reports": {
                 "post": {
-                    "summary": "Send one or many reports. Sending one again changes nothing.",
+                    "summary": "Send a report. Sending it again changes nothing.",
+                    "description": "Several reports in one request need the header `Authorization: Bearer` with the "
+                    "operator's secret.",
                     "parameters": [task],
                     "requestBody": {
                         "required": True,
@@ -97,7 +99,10 @@ def openapi(version: str) -> dict[str, Any]:
                         "400": _error(
                             "A report is malformed or belongs to another task; nothing in the request was counted."
                         ),
-                        "403": _error("A token is not valid for this collection; nothing in the request was counted."),
+                        "403": _error(
+                            "A token is not valid for this collection, or several reports came without the operator's "
+                            "secret; nothing in the request was counted."
+                        ),
                         "404": missing,
                         "405": method,
                         "408": _error("The body took too long to arrive: send the same report again."),
@@ -105,14 +110,23 @@ def openapi(version: str) -> dict[str, Any]:
                             outcome, "An id was used before with another report; the other reports are counted."
                         ),
                         "413": _error("The body is too large."),
-                        "429": _error("Too many reports are waiting: send the same report again later."),
+                        "429": {
+                            **_error("Too many reports, of this source or of all: send the same report again later."),
+                            "headers": {
+                                "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+                            },
+                        },
                         "503": down,
                     },
                 }
             },
             "/v1/{task}/estimate": get(
                 "The estimate from the counts.",
-                _json(anything, "Means, the model with intervals, the privacy cost."),
+                _json(
+                    anything,
+                    "Means, the model with intervals, the privacy cost, and the test of how often each question was "
+                    "answered: `suspicious` marks an estimate with made-up reports, `trimmed` holds one without them.",
+                ),
                 task,
                 newest,
                 window,
@@ -127,7 +141,7 @@ def openapi(version: str) -> dict[str, Any]:
             ),
             "/health": get("Whether reports can be counted.", _json(anything, "They can."), **{"503": down}),
             "/metrics": get(
-                "Metrics for the operator.",
+                "Metrics for the operator; the test of every collection's published estimate is among them.",
                 {"description": "Prometheus' text format.", "content": {"text/plain": {"schema": _TEXT}}},
             ),
         },

@@ -53,6 +53,15 @@ class Publisher:
 
     def estimate(self, one: Collection, window: int | None) -> bytes:
         """Return the estimate as JSON; one caller at a time."""
+        cached = self._current(one, window)
+        return json.dumps({**cached.by_window[window], **cached.live}, allow_nan=False).encode()
+
+    def draws(self, one: Collection) -> dict[str, Any]:
+        """Return the test of how often questions were drawn, of the published estimate; one caller at a time."""
+        tested: dict[str, Any] = self._current(one, None).by_window[None]["draws"]
+        return tested
+
+    def _current(self, one: Collection, window: int | None) -> _CachedEstimates:
         cached = self._cached.get(one.digest)
         if cached is None or time.monotonic() - cached.read_at >= FRESH_SECONDS:
             cached = self._cached[one.digest] = self._refreshed(one, cached)
@@ -60,7 +69,7 @@ class Publisher:
             if len(cached.by_window) > _MOST_WINDOWS:
                 cached.by_window.clear()
             cached.by_window[window] = estimate_document(one, cached.snapshot.counts(window))
-        return json.dumps({**cached.by_window[window], **cached.live}, allow_nan=False).encode()
+        return cached
 
     def _refreshed(self, one: Collection, cached: _CachedEstimates | None) -> _CachedEstimates:
         known = None if cached is None else cached.state

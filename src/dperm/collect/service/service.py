@@ -1,4 +1,7 @@
-"""The collector's service: takes reports, publishes estimates. It looks at no address, cookie or user agent."""
+"""The collector's service: takes reports, publishes estimates.
+
+It looks at no cookie or user agent, and at addresses only to limit reports per source (``sources``).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
@@ -23,6 +26,7 @@ from dperm.collect.service.group_commit import GroupCommit
 from dperm.collect.service.metrics import ServiceMetrics
 from dperm.collect.service.openapi import openapi
 from dperm.collect.service.publishing import Publisher
+from dperm.collect.service.sources import SourceLimit
 from dperm.collect.service.wire import MOST_BYTES, PACKED, Rejected, read_json, read_packed
 from dperm.collect.store.store import Store
 from dperm.errors import StoreError
@@ -66,6 +70,10 @@ class Service:
     counts_secret : str, optional
         Gives access to the counters; without it nobody gets them here. A reader who fetches them repeatedly can see
         what single reports say.
+    batch_secret : str, optional
+        Lets the operator send many reports in one request, without a limit; without it nobody can.
+    sources : SourceLimit, optional
+        Limit on reports per source; the default one unless given.
     """
 
     def __init__(
@@ -74,11 +82,14 @@ class Service:
         token_key: bytes | None = None,
         clock: Callable[[], float] = time.time,
         counts_secret: str | None = None,
+        batch_secret: str | None = None,
+        sources: SourceLimit | None = None,
     ) -> None:
         self.store, self.metrics = store, ServiceMetrics()
         self._key = token_key
         self.commits = GroupCommit(store, self.metrics, clock)
-        self._counts_secret = counts_secret
+        self._counts_secret, self._batch_secret = counts_secret, batch_secret
+        self._sources = SourceLimit() if sources is None else sources
         self._publisher = Publisher(store.steps)
         self._estimating = asyncio.Lock()
         routes = [
@@ -88,7 +99,7 @@ class Service:
             Route("/v1/{task}/counts", self._counts),
             Route("/openapi.json", lambda _: _json(openapi(dperm.__version__))),
             Route("/health", self._health),
-            Route("/metrics", lambda _: Response(self.metrics.text(), media_type="text/plain; version=0.0.4")),
+            Route("/metrics", self._metrics),
             Route("/sdk/dperm.js", lambda _: _script(bundle.script())),
             Route("/sdk/dperm.mjs", lambda _: _script(bundle.module())),
             *(Route(f"/page/{name}", _file(name, kind)) for name, kind in _FILES.items()),
@@ -134,6 +145,12 @@ class Service:
 
     async def _ingest(self, scope: Scope, receive: Receive, name: str) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
         headers = dict(scope["headers"])
+        claimed = headers.get(b"authorization", b"")
+        operator = _knows(self._batch_secret, claimed)
+        if not operator and (seconds := self._sources.wait(scope)):
+            self.metrics.limited += 1
+            later = [(b"retry-after", b"%d" % seconds), _CLOSE]
+            return 429, _error("too many reports from this source: send the same report again later."), later
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(headers, receive)
@@ -143,7 +160,8 @@ class Service:
                 return 429, _error("too many reports are waiting: send the same report again later."), _RETRY_LATER
             kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
             read = read_packed if kind == PACKED else read_json
-            outcome = await self.commits.add(read(body, name, self.store.collections, self._key))
+            entry = read(body, name, self.store.collections, self._key, operator=operator, claimed=bool(claimed))
+            outcome = await self.commits.add(entry)
         except Rejected as error:
             return error.status, _error(str(error)), [_CLOSE] if error.status == 413 else []
         except TimeoutError:
@@ -163,6 +181,8 @@ class Service:
         return found
 
     async def _list(self, _: Request) -> Response:
+        """All collections, with the mark of the published estimate; null if it cannot be computed now."""
+        tests = await self._tests()
         return _json(
             [
                 {
@@ -177,6 +197,7 @@ class Service:
                     "statistics": one.task.sketch.size,
                     "answers": one.task.n_levels,
                     "tokens": one.tokens,
+                    "suspicious": tests[one.digest]["suspicious"] if one.digest in tests else None,
                 }
                 for one in self.store.collections.values()
             ]
@@ -195,17 +216,29 @@ class Service:
             one, window = self._find(request), _query_number(request, "window")
         except Rejected as error:
             return _refused(error)
-        async with self._estimating:  # requests that arrive meanwhile get the same estimate
+        text = await self._published(self._publisher.estimate, one, window)
+        return Response(text, media_type="application/json", headers=_OPEN)
+
+    async def _published(self, read: Callable[..., Any], *of: Any) -> Any:
+        """Read from the published estimates; one reader at a time, and the next one gets the same estimate."""
+        async with self._estimating:
             before = self._publisher.changes
-            text = await asyncio.to_thread(self._publisher.estimate, one, window)
+            found = await asyncio.to_thread(read, *of)
             if self._publisher.changes != before:
                 self.commits.request_tidying()
-        return Response(text, media_type="application/json", headers=_OPEN)
+            return found
+
+    async def _tests(self) -> dict[str, dict[str, Any]]:
+        """The test of every collection's published estimate, by hash; fewer if the database cannot be used."""
+        found = {}
+        with suppress(StoreError):  # health and metrics show what is wrong
+            for one in list(self.store.collections.values()):
+                found[one.digest] = await self._published(self._publisher.draws, one)
+        return found
 
     async def _counts(self, request: Request) -> Response:
         """The counters, for the operator's other collectors; no CORS header, so no other site's page reads them."""
-        given = request.headers.get("authorization", "").encode()
-        if self._counts_secret is None or not hmac.compare_digest(given, f"Bearer {self._counts_secret}".encode()):
+        if not _knows(self._counts_secret, request.headers.get("authorization", "").encode()):
             return _json({"error": "the counters need the operator's secret."}, 403, {})
         try:
             one = self._find(request)
@@ -218,16 +251,28 @@ class Service:
         await self.commits.check_recovery()
         return _json({"status": "ok", "collections": len(self.store.collections), "version": dperm.__version__})
 
+    async def _metrics(self, _: Request) -> Response:
+        """Counts of this service, and the test of every collection's published estimate."""
+        for digest, test in (await self._tests()).items():
+            one = self.store.collections[digest]
+            self.metrics.draws[one.name, one.version] = test["p"], test["suspicious"]
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
     async def _page(self, request: Request) -> Response:
         if self.store.find(request.path_params["task"]) is None:
             return _json({"error": "there is no such collection."}, 404)
         return _file("task.html", "text/html; charset=utf-8")(request)
 
 
-_FILES = {"page.css": "text/css", "index.js": "text/javascript", "task.js": "text/javascript"}
+_FILES = {"page.css": "text/css", **dict.fromkeys(("index.js", "questions.js", "task.js"), "text/javascript")}
 _RETRY_LATER = [(b"retry-after", b"2")]
 _CLOSE = (b"connection", b"close")
 _UNAVAILABLE = "the database cannot be used now: send the same report again later."
+
+
+def _knows(secret: str | None, given: bytes) -> bool:
+    """Whether a request carries the secret; the time it takes reveals nothing about it."""
+    return secret is not None and hmac.compare_digest(given, f"Bearer {secret}".encode())
 
 
 def _query_number(request: Request, name: str) -> int | None:

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import shlex
 from pathlib import Path
 
 from dperm.errors import InvalidInput
@@ -52,8 +53,14 @@ def read_key(path: str | os.PathLike[str], *, create: bool = False) -> bytes:
     return key
 
 
+def _make(where: Path) -> str:
+    """The command that makes a secret."""
+    command = 'python -c "import secrets; print(secrets.token_hex(32))"'
+    return f"Make one: {command} > {shlex.quote(str(where))}"
+
+
 def read_secret(path: str | os.PathLike[str], *, create: bool = False) -> str:
-    """Read the counters' secret, 32 letters and digits or more; ``create`` makes one that only its owner can read."""
+    """Read an operator's secret, 32 letters and digits or more; ``create`` makes one that only its owner can read."""
     where = Path(path)
     try:
         if create and not where.exists():
@@ -61,7 +68,9 @@ def read_secret(path: str | os.PathLike[str], *, create: bool = False) -> str:
                 file.write(secrets.token_hex(_LEAST_KEY) + "\n")
         secret = where.read_bytes().strip()
     except OSError as error:
-        raise InvalidInput(f"the counters' secret {str(where)!r} cannot be read: {error.strerror}.") from None
+        raise InvalidInput(f"the secret {str(where)!r} cannot be read: {error.strerror}. {_make(where)}") from None
     if len(secret) < _LEAST_KEY or not secret.isalnum():
-        raise InvalidInput(f"the counters' secret {str(where)!r} must have {_LEAST_KEY} letters and digits or more.")
+        raise InvalidInput(
+            f"the secret {str(where)!r} must have {_LEAST_KEY} letters and digits or more. {_make(where)}"
+        )
     return secret.decode("ascii")

@@ -35,8 +35,19 @@ class Rejected(Exception):
         self.status = status
 
 
-def read_json(body: bytes, name: str, known: Mapping[str, Collection], key: bytes | None) -> Entry:
-    """Read ``{"task", "id", "j", "b"}`` or ``{"task", "reports": [{"id", "j", "b"}, ...]}``."""
+def read_json(
+    body: bytes,
+    name: str,
+    known: Mapping[str, Collection],
+    key: bytes | None,
+    *,
+    operator: bool = False,
+    claimed: bool = False,
+) -> Entry:
+    """Read ``{"task", "id", "j", "b"}`` or ``{"task", "reports": [{"id", "j", "b"}, ...]}``.
+
+    Only the operator may send several reports: a batch of made-up ones would cost an attacker nothing.
+    """
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):
@@ -49,8 +60,7 @@ def read_json(body: bytes, name: str, known: Mapping[str, Collection], key: byte
         reports = [given]
     elif len(given) != 1 or not isinstance(reports, list) or not reports:
         raise Rejected(400, "reports must be a list of at least one report, with nothing else beside it but the task.")
-    elif len(reports) > MOST_REPORTS:
-        raise Rejected(413, f"one request may hold at most {MOST_REPORTS} reports: send them in parts.")
+    _check_number(len(reports), operator, claimed)
     fields = _KEYS | {"token"} if collection.tokens else _KEYS
     size, levels, digest = collection.task.sketch.size, collection.task.n_levels, collection.digest
     keys, secrets, cells = [], [], []
@@ -71,15 +81,22 @@ def read_json(body: bytes, name: str, known: Mapping[str, Collection], key: byte
     return Entry(digest, keys, secrets, cells)
 
 
-def read_packed(body: bytes, name: str, known: Mapping[str, Collection], key: bytes | None) -> Entry:
-    """Read packed reports."""
+def read_packed(
+    body: bytes,
+    name: str,
+    known: Mapping[str, Collection],
+    key: bytes | None,
+    *,
+    operator: bool = False,
+    claimed: bool = False,
+) -> Entry:
+    """Read packed reports; only the operator may send several."""
     collection = _collection(body[:32].hex(), name, known)
     kind = _WITH_CODE if collection.tokens else _PLAIN
     n, rest = divmod(len(body) - 32, kind.itemsize)
     if n < 1 or rest:
         raise Rejected(400, f"packed reports are 32 bytes and then {kind.itemsize} bytes for every report.")
-    if n > MOST_REPORTS:
-        raise Rejected(413, f"one request may hold at most {MOST_REPORTS} reports: send them in parts.")
+    _check_number(n, operator, claimed)
     rows = np.frombuffer(body, kind, offset=32)
     size, levels = collection.task.sketch.size, collection.task.n_levels
     if int(rows["j"].max()) >= size or int(rows["b"].max()) >= levels:
@@ -98,6 +115,15 @@ def pack(digest: str, ids: bytes, j: Any, b: Any) -> bytes:
     halves = np.frombuffer(ids, [("key", "<i8"), ("secret", "<u8")])
     rows["key"], rows["secret"], rows["j"], rows["b"] = halves["key"], halves["secret"], j, b
     return bytes.fromhex(digest) + rows.tobytes()
+
+
+def _check_number(n: int, operator: bool, claimed: bool) -> None:
+    if n > MOST_REPORTS:
+        raise Rejected(413, f"one request may hold at most {MOST_REPORTS} reports: send them in parts.")
+    if n > 1 and not operator:
+        needed = "several reports in one request need the operator's secret"
+        wrong = f"the secret is wrong: {needed}, which is in the file of `serve --batch-secret`."
+        raise Rejected(403, wrong if claimed else f"{needed}: send every report by itself.")
 
 
 def _collection(digest: Any, name: str, known: Mapping[str, Collection]) -> Collection:

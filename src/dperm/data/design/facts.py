@@ -27,6 +27,8 @@ class Facts:
         Bounds on an entry and on the L2 norm of a row of the scaled design.
     spread : float
         Public guess of an entry's root mean square; it sets step lengths, never a sensitivity.
+    spacing : float
+        Grid spacing of the scaled design's entries.
     target_low, target_high : float
         Bounds on the target; class codes for classification.
     """
@@ -38,6 +40,7 @@ class Facts:
     row_bound: float = float("inf")
     intercept_height: float = 0.0
     spread: float = 1.0
+    spacing: float = 1.0
     target_low: float = 0.0
     target_high: float = 1.0
 
@@ -61,6 +64,7 @@ class Facts:
             row_bound=shape.row_bound,
             intercept_height=shape.intercept_steps * shape.spacing,
             spread=shape.spread,
+            spacing=shape.spacing,
             target_low=target_low,
             target_high=target_high,
         )

@@ -17,19 +17,20 @@ from numpy.typing import NDArray
 
 from dperm.data.design.compressed import Compressed
 from dperm.data.design.scaling import Scaling, Shape, compressed_rows, dense_steps, shrink_rows, sparse_steps
-from dperm.data.tables.row_source import RowSource
 from dperm.errors import InvalidBounds
 from dperm.kernels.exact import toward_zero
 from dperm.objective import Loss
 from dperm.objective.losses import RESIDUAL_LOSSES
 from dperm.types import FloatArray
 
-__all__ = ["DesignMatrix", "Scaling", "Shape", "build_design"]
+__all__ = ["DesignMatrix", "Scaling", "Shape"]
 
 Columns = Sequence[int] | NDArray[np.intp] | None
 
 _UP = 1.0 + 2.0**-50
 _CHUNK_ROWS = 4096
+_STRIP_BYTES = 1 << 23  # a strip stays in a processor's cache between two passes; measured best at 6 to 13 MB
+_FEWEST_ROWS = 256
 _MOST_KEPT_NORMS = 64
 
 ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns in which zeros stay zero: declare centre=0."
@@ -58,6 +59,7 @@ class DesignMatrix:
         self._has_implicit = bool(implicit.any())
         self._norms: dict[tuple[int, ...] | None, FloatArray] = {}
         self._constant: FloatArray | None = None
+        self._strips: list[tuple[slice, DesignMatrix]] | None = None
         #: whether the user's data were dense: public, unlike the way they are stored
         self.dense = not self._sparse if dense is None else dense
         self.shape = shape
@@ -115,9 +117,16 @@ class DesignMatrix:
             shrink_rows(values, scaling.row_norm / shape.spacing)
         return cls(values, implicit, shape, dense)
 
-    def blocks(self) -> Iterator[tuple[slice, DesignMatrix]]:
-        """Yield the rows in blocks, so that each block is read once per pass; a design in memory is one block."""
-        yield slice(0, self.n_rows), self
+    def strips(self) -> Sequence[tuple[slice, DesignMatrix]]:
+        """Return views of so few dense rows that several passes over them read the memory once; sparse rows at once."""
+        most = self.n_rows if self._sparse else max(_FEWEST_ROWS, _STRIP_BYTES // (8 * max(self.n_features, 1)))
+        if self.n_rows <= most:
+            return [(slice(0, self.n_rows), self)]
+        if self._strips is None:
+            parts = [slice(a, min(a + most, self.n_rows)) for a in range(0, self.n_rows, most)]
+            views = [DesignMatrix(self._values[rows], self._implicit, self.shape, self.dense) for rows in parts]
+            self._strips = list(zip(parts, views, strict=True))
+        return self._strips
 
     # -------------------------------------------------------------------------------------- operations
     def scores(self, weight_steps: FloatArray, columns: Columns = None) -> FloatArray:
@@ -176,7 +185,7 @@ class DesignMatrix:
         else:
             from dperm.kernels.coordinate import add_multiple  # compiled: only when needed
 
-            add_multiple(scores, self._values[:, column], change)
+            add_multiple(scores, self.dense_column(column), change)
 
     def column_sum(
         self,
@@ -262,15 +271,25 @@ class DesignMatrix:
                 self._norms[key] = norms
         return norms
 
+    def features(self) -> FloatArray:
+        """Return all rows in grid steps as one dense array, without the intercept; the caller must not change it."""
+        rows: FloatArray = self._values.by_row.todense() + self._implicit if self._sparse else self._values
+        return rows
+
     def row_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield dense blocks of rows in grid steps, intercept included."""
+        for part, features in self._feature_chunks():
+            block = np.empty((len(features), self.d), order="F")
+            block[:, : self.n_features] = features
+            block[:, self.n_features :] = self.intercept_steps
+            yield part, block
+
+    def _feature_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield dense blocks of rows in grid steps, without the intercept; the caller must not change them."""
         rows = self._values.by_row if self._sparse else self._values
         for start in range(0, self.n_rows, _CHUNK_ROWS):
             part = slice(start, min(start + _CHUNK_ROWS, self.n_rows))
-            block = np.asarray(rows[part].todense() if self._sparse else rows[part]) + self._implicit
-            if self.intercept_steps:
-                block = np.column_stack([block, np.full(len(block), self.intercept_steps)])
-            yield part, block
+            yield part, np.asarray(rows[part].todense()) + self._implicit if self._sparse else rows[part]
 
     def mapped_lengths(self, steps: FloatArray) -> FloatArray:
         """Return the L2 norm of every row times a map in grid steps, of shape (d, k), or (d,) for a diagonal map.
@@ -290,12 +309,20 @@ class DesignMatrix:
             if constant:
                 base = base + constant * steps[p]
             return np.sqrt(mapped_squares(self._values.by_row, steps, base))
-        out = np.empty(self.n_rows)
-        for part, block in self.row_chunks():
-            mapped = np.ascontiguousarray((block * steps if stretches else block @ steps).T)  # read column by column
+        out, p = np.empty(self.n_rows), self.n_features
+        for part, block in self._feature_chunks():
+            columns = block.T
+            if stretches:
+                mapped: Iterator[FloatArray] = (line * height for line, height in zip(columns, steps[:p], strict=True))
+            else:
+                mapped = iter(steps[:p].T @ columns)  # one line for each column of the map
             squares = np.zeros(len(block))
-            for column in mapped:
+            for j, column in enumerate(mapped):
+                if self.intercept_steps and not stretches:
+                    column += self.intercept_steps * steps[p, j]
                 squares += column * column
+            if self.intercept_steps and stretches:
+                squares += (self.intercept_steps * steps[p]) ** 2
             out[part] = np.sqrt(squares)
         return out
 
@@ -313,10 +340,12 @@ class DesignMatrix:
             constant = self.intercept_steps * float(stretch[-1]) if self.intercept_steps else 0.0
             return second_moments(self._values.by_row, stretch, constant, unit, factors, 1.0 / spacing)
         total = np.zeros((self.d, self.d))
-        for part, block in self.row_chunks():
-            rows = (block if heights is None else block * heights) * unit
-            steps = toward_zero(rows * factors[part][:, None], spacing)
-            total += steps.T @ steps
+        stretches = (np.ones(self.d) if heights is None else heights) * (unit / spacing)  # a power of two: exact
+        for part, rows in self.row_chunks():
+            rows *= stretches
+            rows *= factors[part][:, None]
+            np.trunc(rows, out=rows)
+            total += rows.T @ rows
         return total
 
     def _matrix(self, features: NDArray[np.intp] | None = None) -> Any:
@@ -336,12 +365,3 @@ class DesignMatrix:
 
 def _outer(implicit: FloatArray, total: Any) -> Any:
     return implicit * total if np.ndim(total) == 0 else np.outer(implicit, total)
-
-
-def build_design(X: Any, scaling: Scaling, intercept: float = 0.0) -> DesignMatrix:
-    """Clip, scale and round ``X`` with public constants: an array, a scipy sparse matrix, or rows read in blocks."""
-    if not isinstance(X, RowSource):
-        return DesignMatrix.from_array(X, scaling, intercept)
-    from dperm.data.design.chunked import chunked_design  # a subclass of the matrix: imported after it
-
-    return chunked_design(X, scaling, intercept)

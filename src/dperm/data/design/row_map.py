@@ -7,8 +7,10 @@ person's mapped row does not depend on its position. Proof: ``row_map.proof.md``
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,11 @@ class RowMap:
         diagonal = np.diag(steps) if square and np.count_nonzero(steps) == np.count_nonzero(np.diag(steps)) else None
         for name, value in (("matrix", rounded), ("_steps", steps), ("_spacing", spacing), ("diagonal", diagonal)):
             object.__setattr__(self, name, value)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Identifies the map by its content, also in another process."""
+        return hashlib.sha256(self._steps.tobytes() + repr((self._steps.shape, self._spacing)).encode()).digest()
 
     @property
     def _piece(self) -> float:

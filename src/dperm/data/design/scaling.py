@@ -15,7 +15,7 @@ from dperm.errors import InvalidBounds
 from dperm.kernels.exact import Grids, toward_zero
 from dperm.types import FloatArray
 
-__all__ = ["Scaling", "Shape", "compressed_rows", "dense_steps", "shrink_rows", "sparse_steps"]
+__all__ = ["Scaling", "Shape", "compressed_rows", "dense_steps", "mostly_zeros", "shrink_rows", "sparse_steps"]
 
 
 _UP = 1.0 + 2.0**-50
@@ -73,6 +73,11 @@ class Shape:
     def d(self) -> int:
         """Number of columns, the intercept included."""
         return self.n_features + (1 if self.intercept_steps else 0)
+
+    @property
+    def intercept_height(self) -> float:
+        """Height of the constant column, 0 without one."""
+        return self.intercept_steps * self.spacing
 
     @property
     def grids(self) -> Grids:
@@ -154,11 +159,19 @@ def shrink_rows(values: Any, norm_steps: float) -> None:
         block[:] = toward_zero(block * factor[:, None], 1.0)
 
 
+def mostly_zeros(X: NDArray[Any]) -> bool:
+    """Whether a dense array may be worth compressing, judged by some of its rows; it affects running time only."""
+    some = X[:: max(1, len(X) // _CHUNK_ROWS)]
+    return bool(np.count_nonzero(some) <= 2.0 * MOST_STORED * some.size)
+
+
 def compressed_rows(X: NDArray[Any]) -> Any:
     """Return a dense array that is mostly zeros as CSR in doubles; None for any other array."""
     from dperm.kernels.grid_steps import compress  # compiled: only when needed
 
     n, p = X.shape
+    if not mostly_zeros(X):
+        return None
     room = int(MOST_STORED * n * p) + p
     entries, columns = np.empty(room), np.empty(room, np.int32)  # pages that are not written take no memory
     ends = np.zeros(n + 1, np.int32 if room < 2**31 else np.int64)

@@ -6,6 +6,7 @@ import math
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,9 @@ class BoxedWeights:
         object.__setattr__(out, "box", self.box)
         out._keep(values, (weakref.ref(self), column))
         return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BoxedWeights, (self.values, self.box)  # what they were made from stays behind
 
     def changed_column(self, before: BoxedWeights | None) -> int | None:
         """Return the column in which these weights differ from ``before``, if :meth:`with_weight` made them from it."""

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.score_cache import ScoreCache
-from dperm.errors import InvalidData, InvalidInput, PlanViolation
+from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.boundary import current_observer
 from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
 
-__all__ = ["Charges", "DataHolder", "DesignData", "DryRunHolder", "Query", "Released", "Shared", "TrustedDomain"]
+__all__ = ["Charges", "DataHolder", "DryRunHolder", "Query", "Released", "Shared", "TrustedDomain", "added"]
 
 T = TypeVar("T")
 
@@ -29,8 +28,9 @@ T = TypeVar("T")
 class Query(ABC):
     """Base of all queries: a function of private data with its own sensitivity, from public facts alone.
 
-    A query's fields hold public or already released values only; everything private happens inside ``evaluate``. The
-    value is a sum over people, exact in floating point; dividing by the public ``n`` is the caller's post-processing.
+    A query's fields hold public or already released values only; everything private happens inside :meth:`part`, which
+    runs where the rows are. The value is a sum over people, exact in floating point, so it is the same for every split
+    of the rows; dividing by the public ``n`` is the caller's post-processing.
     """
 
     #: name in plans, ledgers and reports
@@ -49,9 +49,22 @@ class Query(ABC):
         """
         return None
 
-    @abstractmethod
-    def evaluate(self, data: Any) -> FloatArray:
+    @property
+    def reads_columns(self) -> bool:
+        """Whether a part reads few columns of its block only."""
+        return False
+
+    def part(self, block: Any) -> FloatArray:
+        """Return the sum over the people of one block, a multiple of a power of two, so that adding parts is exact."""
+        raise NotImplementedError(f"{type(self).__name__} is no sum over blocks of people.")
+
+    def total(self, parts: Iterable[FloatArray], facts: Facts) -> Any:
+        """Return the value from the parts of all blocks, or from sums of them, in any order."""
+        return added(parts)
+
+    def evaluate(self, data: Any) -> Any:
         """Return the value on private data; called by a holder only."""
+        return self.total(data.parts(self), data.facts)
 
     @abstractmethod
     def zero_out_sensitivity(self, facts: Facts) -> float:
@@ -65,42 +78,35 @@ class Query(ABC):
     def size(self, facts: Facts) -> int:
         """Number of coordinates."""
 
+    def part_size(self, facts: Facts) -> int:
+        """Largest number of coordinates of a part, which never depends on the number of people in a block."""
+        return self.size(facts)
+
     def sensitivity(self, facts: Facts, neighbours: Neighbours) -> float:
         """Largest change of the value between neighbours, in the query's norm."""
         base = self.zero_out_sensitivity(facts)
         return base if neighbours is Neighbours.ZERO_OUT else base * self.replacement_ratio
 
 
+def added(parts: Iterable[FloatArray]) -> FloatArray:
+    """Return the sum of exact parts, of which there is at least one.
+
+    >>> added([np.array([1.0]), np.array([2.0])]).tolist()
+    [3.0]
+    """
+    first, *others = parts
+    total = np.array(first, np.float64)
+    for part in others:
+        if np.shape(part) != total.shape:
+            raise PlanViolation("the parts of a query have different shapes: they are not one sum over people.")
+        total += part
+    return total
+
+
 class Charges(Protocol):
     """The part of a scope that a holder uses: it charges a release to the plan."""
 
     def charge(self, query: str, event: Event) -> None: ...
-
-
-@dataclass(frozen=True)
-class DesignData:
-    """Scaled design and target, the private data of a solver's queries."""
-
-    design: DesignMatrix = field(repr=False)
-    target: FloatArray = field(repr=False)
-    target_low: float = 0.0
-    target_high: float = 1.0
-    cache: ScoreCache = field(default_factory=ScoreCache, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if np.isnan(self.target).any():  # infinite values are clipped, NaN cannot be
-            raise InvalidData("the target contains NaN: remove those rows.")
-
-    def parts(self) -> Iterator[tuple[slice, DesignData]]:
-        """Yield the data in blocks of rows, so that a query reads each block once; data in memory are one block."""
-        for rows, design in self.design.blocks():
-            whole = design is self.design
-            yield rows, self if whole else replace(self, design=design, target=self.target[rows])
-
-    @property
-    def facts(self) -> Facts:
-        """Public facts."""
-        return Facts.of_design(self.design.shape, self.target_low, self.target_high)
 
 
 @dataclass(frozen=True)
@@ -182,15 +188,15 @@ class DataHolder:
             raise PlanViolation("the holder and its scope must have the same neighbours.")
         if not source.secure and getattr(charges, "binding", False):
             raise PlanViolation("seeded noise has no guarantee, so its scope must be marked as unbounded.")
-        self.__data = data
-        self._domain = domain
         self.facts: Facts = data.facts
         self.neighbours = neighbours
-        self._charges = charges
         self._source = source
         self._computed: dict[Hashable, tuple[Released, float, Event]] = {}
         self.released: list[Released] = []
         self.shared: list[tuple[str, str]] = []
+        # only these two functions know the data: neither gives a value that is not paid for or inside the domain
+        self.__release = _paid_release(data, charges, source, self.released)
+        self.__share = _sharing(data, domain, self.shared)
 
     @property
     def public_randomness(self) -> RandomSource:
@@ -203,11 +209,9 @@ class DataHolder:
         ``group`` names the planned release that is charged, the query's own name by default.
         """
         # every possible refusal comes before the charge; the noise scale depends on public numbers only
-        released, bound, event = self._public_numbers(query, mechanism, group)
+        numbers = self._public_numbers(query, mechanism, group)
         self._refuse_shared_fields(query)
-        self._charges.charge(released.query, event)
-        self.released.append(released)
-        return mechanism.apply(self._evaluate(query), released.sensitivity, bound, self._source)
+        return self.__release(query, mechanism, numbers)
 
     def _public_numbers(self, query: Query, mechanism: Mechanism, group: str | None) -> tuple[Released, float, Event]:
         """Return the record of a release, the bound on its values and its cost; computed once per family of queries."""
@@ -229,17 +233,8 @@ class DataHolder:
 
     def share(self, query: Query, domain: TrustedDomain) -> Shared:
         """Give an un-noised value to participants of a trusted domain; it is logged and can never become a release."""
-        if self._domain is None or domain != self._domain:
-            raise PlanViolation("this holder may not share un-noised values: no such trusted domain was declared.")
         self._refuse_shared_fields(query)
-        self.shared.append((query.name, domain.name))
-        return Shared(self._evaluate(query), domain, query.name)
-
-    def _evaluate(self, query: Query) -> FloatArray:
-        cache = getattr(self.__data, "cache", None)
-        lock = contextlib.nullcontext() if cache is None else cache.lock
-        with lock, np.errstate(all="ignore"):  # a floating-point warning would reveal something about a person
-            return query.evaluate(self.__data)
+        return self.__share(query, domain)
 
     def _check(self, query: Query, mechanism: Mechanism) -> None:
         if not isinstance(query, Query):
@@ -261,6 +256,50 @@ class DataHolder:
 
     def __repr__(self) -> str:
         return f"DataHolder(n={self.facts.n}, d={self.facts.d})"
+
+
+def _paid_release(
+    data: Any, charges: Charges, source: RandomSource, released: list[Released]
+) -> Callable[[Query, Mechanism, tuple[Released, float, Event]], Any]:
+    """Return the function that charges a query, evaluates it on ``data`` and adds noise: all three or none.
+
+    The data are known to this function alone, so there is no exact value to be had without a charge.
+    """
+
+    def release(query: Query, mechanism: Mechanism, numbers: tuple[Released, float, Event]) -> Any:
+        entry, bound, event = numbers
+        charges.charge(entry.query, event)
+        released.append(entry)
+        observer = current_observer()
+        if observer is not None:
+            observer.charged(entry.query, event)
+        value = _value(query, data)
+        if observer is not None:
+            value = observer.evaluated(query, value, data.facts)
+        return mechanism.apply(value, entry.sensitivity, bound, source)
+
+    return release
+
+
+def _sharing(
+    data: Any, own_domain: TrustedDomain | None, shared: list[tuple[str, str]]
+) -> Callable[[Query, TrustedDomain], Shared]:
+    """Return the function that gives un-noised values of ``data`` to the one domain that was declared."""
+
+    def share(query: Query, domain: TrustedDomain) -> Shared:
+        if own_domain is None or domain != own_domain:
+            raise PlanViolation("this holder may not share un-noised values: no such trusted domain was declared.")
+        shared.append((query.name, domain.name))
+        return Shared(_value(query, data), domain, query.name)
+
+    return share
+
+
+def _value(query: Query, data: Any) -> Any:
+    cache = getattr(data, "cache", None)
+    lock = contextlib.nullcontext() if cache is None else cache.lock
+    with lock, np.errstate(all="ignore"):  # a floating-point warning would reveal something about a person
+        return query.evaluate(data)
 
 
 def _once_per_type(function: Callable[[type], T]) -> Callable[[type], T]:
@@ -317,7 +356,6 @@ class DryRunHolder(DataHolder):
         self._source = RandomSource()
         self._planned = planned
         self._missing = set(planned)
-        self._domain = None
 
     def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
         """Check a release and return zeros."""
@@ -336,6 +374,10 @@ class DryRunHolder(DataHolder):
             return 0
         n_outputs = getattr(getattr(query, "loss", None), "n_outputs", 1)
         return np.zeros(size if n_outputs == 1 else (size // n_outputs, n_outputs))
+
+    def share(self, query: Query, domain: TrustedDomain) -> Shared:
+        """Refuse: a dry run has no data to share."""
+        raise PlanViolation("a dry run has no un-noised values to share.")
 
     def run(self, solve: Callable[[DataHolder], object]) -> None:
         """Run ``solve`` on this holder."""

@@ -7,6 +7,7 @@ recomputed ones bit for bit.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +15,14 @@ import numpy as np
 
 from dperm.data.design.column_sums import ColumnSums
 from dperm.data.design.matrix import DesignMatrix
+from dperm.data.design.row_map import RowMap
 from dperm.data.design.weights import BoxedWeights, SparseWeights
 from dperm.types import FloatArray
 
 __all__ = ["ScoreCache"]
 
 
+_KEPT_MAPS = 2  # a method uses one map for its moments and one for its gradients
 _FEW_CHANGES = 4  # up to so many changed columns are added one by one; more are recomputed if a quarter changed
 
 
@@ -30,12 +33,26 @@ class ScoreCache:
         self._entries: dict[int, float] = {}
         self._steps: dict[int, float] = {}
         self._array: FloatArray | None = None
-        self._spacing = 0.0
+        self._spacing = self._box = 0.0
         self._scores: FloatArray | None = None
         self._last: SparseWeights | BoxedWeights | None = None
         self.incremental: dict[Any, Any] = {}
         #: held while a query is evaluated, because kept results are changed in place
         self.lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ScoreCache, ()  # a copy on another machine starts anew: everything kept can be recomputed
+
+    def mapped_norms(self, rows: RowMap, compute: Callable[[], FloatArray]) -> FloatArray:
+        """Return the lengths of the rows under a map; those of the last two maps are kept."""
+        key = ("norms of mapped rows", rows.digest)
+        if key not in self.incremental:
+            kept = [one for one in self.incremental if one[0] == key[0]]
+            for old in kept[: len(kept) + 1 - _KEPT_MAPS]:
+                del self.incremental[old]
+            self.incremental[key] = compute()
+        found: FloatArray = self.incremental[key]
+        return found
 
     @cached_property
     def columns(self) -> ColumnSums:
@@ -73,8 +90,10 @@ class ScoreCache:
 
     def _sparse(self, design: DesignMatrix, weights: SparseWeights) -> tuple[FloatArray, float]:
         spacing = weights.spacing(design.grids.weight_bits)
-        if self._array is not None or self._scores is None or spacing != self._spacing:
+        # weights outside their box are clipped to it: with another box the same entries have other steps
+        if self._array is not None or self._scores is None or spacing != self._spacing or weights.box != self._box:
             self._start(design, spacing)
+            self._box = weights.box
         assert self._scores is not None
         for j in weights.changed_columns(self._entries):
             new = weights.steps(j, spacing)

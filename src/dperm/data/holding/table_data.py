@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from dperm.data.design.facts import Facts
 from dperm.data.tables.row_source import RowSource
 from dperm.types import FloatArray, IntArray
 
-__all__ = ["TableData"]
+__all__ = ["GridCounts", "TableData"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class TableData:
         n, n_features = self.X.shape
         return Facts(n=n if self.n is None else self.n, n_features=n_features, d=n_features)
 
+    def parts(self, query: Any) -> Iterator[FloatArray]:
+        """Yield the one part of a query on this table."""
+        yield query.part(self)
+
     def ranks(self, column: int, grid: FloatArray, *, strict: bool = False) -> FloatArray:
         """Return the number of records whose value is at most (``strict``: below) each point of ``grid``, exact."""
         n = self.X.shape[0]
@@ -57,13 +62,19 @@ class TableData:
         """Return the counts of all columns on a grid; one pass over the rows serves all columns."""
         key = grid.tobytes()
         if key not in self._streamed:
-            total = np.zeros((2, self.X.shape[1], len(grid)), np.int64)
-            for block in self.X.blocks():
-                for column in range(block.shape[1]):
-                    for strict in (False, True):
-                        total[int(strict), column] += _first_above(block[:, column], grid, strict)
-            self._streamed[key] = total
+            self._streamed[key] = self.X.added(GridCounts(grid))
         return self._streamed[key]
+
+
+@dataclass(frozen=True)
+class GridCounts:
+    """Counts, for every column and both kinds of rank, the values of a block by the first grid point above them."""
+
+    grid: FloatArray
+
+    def __call__(self, block: FloatArray) -> IntArray:
+        counts = [[_first_above(column, self.grid, strict) for column in block.T] for strict in (False, True)]
+        return np.asarray(counts, np.int64)
 
 
 def _first_above(values: FloatArray, grid: FloatArray, strict: bool) -> IntArray:

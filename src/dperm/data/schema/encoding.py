@@ -19,7 +19,7 @@ from dperm.data.tables.raw_columns import DATE, NUMBER, OTHER, RawColumn, canoni
 from dperm.errors import InvalidData
 from dperm.types import FloatArray
 
-__all__ = ["BOOLEAN_WORDS", "Encoded", "encode", "encoded_chunks", "parse_numbers"]
+__all__ = ["BOOLEAN_WORDS", "Encoded", "encode", "encoded_chunks", "encoded_targets", "parse_numbers"]
 
 
 #: words for true and false, in any case
@@ -77,6 +77,14 @@ def encoded_chunks(schema: Schema, table: Any, *, with_target: bool = False) -> 
         parts = [_encode_column(column, chunk[column.name], missing) for column in schema.used]
         X = np.concatenate(parts, axis=1)
         yield X, _target(schema, chunk[schema.target.name], missing) if with_target else None
+
+
+def encoded_targets(schema: Schema, table: TableFile) -> Iterator[NDArray[Any]]:
+    """Yield the targets alone, some at a time."""
+    table.require([schema.target.name])
+    _check_types(schema, table, [schema.target.name])
+    for chunk in table.chunks([schema.target.name]):
+        yield _target(schema, chunk[schema.target.name], frozenset(schema.missing_values))
 
 
 def _check_types(schema: Schema, table: TableFile, names: Sequence[str]) -> None:

@@ -225,7 +225,7 @@ class Schema:
         names = self.unconfirmed
         if names:
             first = next(part for part in self.parts if part.unconfirmed)
-            more = f" and {len(names) - 1} more columns" if len(names) > 1 else ""
+            more = f" and {len(names) - 1} more column{'s' if len(names) > 2 else ''}" if len(names) > 1 else ""
             file = "FILE" if path is None else shlex.quote(path)
             raise InvalidBounds(
                 f"{path or 'the schema'} has lines that were read from the data and are not confirmed as public "

@@ -1,24 +1,28 @@
 """Dask arrays and dataframes, read in blocks of rows.
 
 Without a cluster the partitions are computed one after the other, and the scaled rows are kept on local disk. With a
-``dask.distributed`` client each partition is scaled on its worker and stays there (``design/dask_blocks.py``).
+``dask.distributed`` client every pass over the rows runs on the workers, and each partition is scaled on its worker and
+stays there (``executors/dask_cluster.py``).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.data.tables.frames import boolean_columns, plain_matrix, require_numeric_types
+from dperm.data.tables.dask_tasks import Cluster, current_cluster
+from dperm.data.tables.frames import boolean_columns, non_finite_message, plain_matrix, require_numeric_types
 from dperm.data.tables.row_source import ROWS_CHANGED, RowSource
 from dperm.errors import InvalidData
+from dperm.types import FloatArray, IntArray
 
-__all__ = ["DaskRows", "dask_rows", "partition_matrix", "without_values"]
+__all__ = ["DaskRows", "ReadRows", "dask_rows", "partition_matrix", "without_values"]
 
 T = TypeVar("T")
 
@@ -27,31 +31,79 @@ _NOT_NUMBERS = "X must hold numbers only, and one of its partitions could not be
 
 def dask_rows(X: Any) -> DaskRows:
     """Return the rows of a Dask array or dataframe."""
-    if hasattr(X, "to_delayed") and getattr(X, "ndim", 0) == 2:
-        return DaskRows(X)
-    raise InvalidData("X must be a two-dimensional Dask array or a Dask dataframe.")
+    if not (hasattr(X, "to_delayed") and getattr(X, "ndim", 0) == 2):
+        raise InvalidData("X must be a two-dimensional Dask array or a Dask dataframe.")
+    if hasattr(X, "columns"):
+        plain_matrix(X._meta)  # types are public: columns without numbers are refused before anything is computed
+        require_numeric_types(X.columns, X._meta.dtypes)
+        names, boolean = [str(name) for name in X.columns], boolean_columns(X._meta)
+        return DaskRows(frame_partitions(X), len(names), names, boolean)
+    if X.dtype.kind not in "biuf":
+        raise InvalidData(f"X is a Dask array of type {X.dtype}: convert it to a numeric type.")
+    width = int(X.shape[1])
+    rows = X.rechunk({1: -1})  # a row is not split
+    return DaskRows(rows.to_delayed()[:, 0], width, None, boolean_columns(np.zeros((0, width), X.dtype)))
+
+
+def frame_partitions(frame: Any) -> list[Any]:
+    """Return the partitions of a Dask dataframe or series as it says they are.
+
+    Dask would read several small files at once where few columns are needed: X and y of one table would then have
+    different partitions.
+    """
+    with import_module("dask").config.set({"optimization.tune.active": False}):
+        return list(frame.to_delayed())
 
 
 class DaskRows(RowSource):
-    """Partitions of a Dask array or dataframe, in their order."""
+    """Partitions of rows, in their order; empty ones are left out.
 
-    def __init__(self, X: Any) -> None:
-        dask: Any = import_module("dask")
-        if hasattr(X, "columns"):
-            plain_matrix(X._meta)  # types are public: columns without numbers are refused before anything is computed
-            require_numeric_types(X.columns, X._meta.dtypes)
-            self.names = [str(name) for name in X.columns]
-            self.boolean = boolean_columns(X._meta)
-            self.parts = list(X.to_delayed())
-        else:
-            if X.dtype.kind not in "biuf":
-                raise InvalidData(f"X is a Dask array of type {X.dtype}: convert it to a numeric type.")
-            self.boolean = boolean_columns(np.zeros((0, int(X.shape[1])), X.dtype))
-            rows = X.rechunk({1: -1})  # a row is not split
-            self.parts = list(rows.to_delayed()[:, 0])
-        counts = [dask.delayed(len)(part) for part in self.parts]
-        self.lengths = [int(n) for n in without_values(lambda: dask.compute(*counts))]
-        self.shape = (sum(self.lengths), int(X.shape[1]))
+    Parameters
+    ----------
+    parts : sequence of Delayed
+        The partitions: arrays or dataframes, not yet computed.
+    width : int
+        Number of columns.
+    names : list of str, optional
+        Names of the columns.
+    boolean : array of bool, optional
+        Which columns are of type bool.
+    cluster : Cluster, optional
+        The cluster that computes them; by default that of this process's client, if it has one.
+
+    Attributes
+    ----------
+    lengths : list of int
+        Number of rows of each partition.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Any],
+        width: int,
+        names: list[str] | None = None,
+        boolean: Any = None,
+        cluster: Cluster | None = None,
+    ) -> None:
+        self.cluster = current_cluster() if cluster is None else cluster
+        self.names, self.boolean = names, boolean
+        self.parts, self.lengths = filled_partitions(self.cluster, parts)
+        self.shape = (sum(self.lengths), width)
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether passes over the rows run on the workers of a cluster."""
+        return self.cluster is not None
+
+    @property
+    def first_rows(self) -> list[int]:
+        """Number of the first row of each partition."""
+        return [0, *accumulate(self.lengths)][:-1]
+
+    @property
+    def reader(self) -> ReadRows:
+        """What turns a computed partition into rows."""
+        return ReadRows(self.shape[1], self.names)
 
     def _parts(self) -> Iterator[NDArray[Any]]:
         for part, length in zip(self.parts, self.lengths, strict=True):
@@ -60,15 +112,91 @@ class DaskRows(RowSource):
                 raise InvalidData(ROWS_CHANGED)
             yield rows
 
-    def cluster_client(self) -> Any:
-        """Return this process's client of a Dask cluster, if it has one; ``distributed`` is not imported for it."""
-        distributed = sys.modules.get("distributed")
-        if distributed is None:
-            return None
-        try:
-            return distributed.get_client()
-        except ValueError:
-            return None
+    def added(self, count: Callable[[FloatArray], IntArray]) -> IntArray:
+        if self.cluster is None:
+            return super().added(count)
+        found: IntArray = self.summed("count", _Count(count))
+        return found
+
+    def check(self) -> None:
+        if self.cluster is None:
+            super().check()
+        else:
+            self.summed("check", _nothing)
+
+    def summed(self, name: str, work: Callable[..., Any]) -> Any:
+        """Return the sum over the partitions of ``work(rows)``, computed and added on the workers."""
+        assert self.cluster is not None
+        return self.cluster.total(name, _OnRows(work, self.reader), list(zip(self.parts, self.lengths, strict=True)))
+
+    def summed_with(
+        self, name: str, work: Callable[..., Any], target: Any, finish: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Return the same sum of ``work(rows, target)``; ``finish`` is applied to it on a worker."""
+        from dperm.data.tables.dask_targets import target_pieces
+
+        assert self.cluster is not None
+        pieces: Sequence[Any] = [None] * len(self.parts)
+        read = None
+        if target is not None:
+            pieces, read = target_pieces(target, self.lengths)
+        run = _OnRows(work, self.reader, read)
+        return self.cluster.total(name, run, list(zip(self.parts, self.lengths, pieces, strict=True)), finish)
+
+
+def filled_partitions(cluster: Cluster | None, parts: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """Return the partitions that have rows, and how many each has."""
+    if cluster is not None:
+        lengths = cluster.each("length", len, [(part,) for part in parts])
+    else:
+        dask: Any = import_module("dask")
+        counts = [dask.delayed(len)(part) for part in parts]
+        lengths = [int(n) for n in without_values(lambda: dask.compute(*counts))]
+    filled = [(part, n) for part, n in zip(parts, lengths, strict=True) if n]
+    return [part for part, _ in filled], [n for _, n in filled]
+
+
+# -------------------------------------------------------------------------------------------- on the workers
+@dataclass(frozen=True)
+class ReadRows:
+    """Turns a computed partition into doubles, and refuses values that are not finite."""
+
+    width: int
+    names: list[str] | None = None
+
+    def __call__(self, part: Any, length: int) -> FloatArray:
+        rows = partition_matrix(part, self.width)
+        if len(rows) != length:
+            raise InvalidData(ROWS_CHANGED)
+        problem = non_finite_message(rows, self.names)
+        if problem is not None:
+            raise InvalidData(problem)
+        return rows
+
+
+@dataclass(frozen=True)
+class _OnRows:
+    work: Callable[..., Any]
+    read: ReadRows
+    read_target: Callable[[Any, int], Any] | None = None
+
+    def __call__(self, part: Any, length: int, target: Any = None) -> Any:
+        rows = self.read(part, length)
+        if self.read_target is None:
+            return self.work(rows)
+        return self.work(rows, np.asarray(self.read_target(target, length), np.float64))
+
+
+@dataclass(frozen=True)
+class _Count:
+    count: Callable[[FloatArray], IntArray]
+
+    def __call__(self, rows: FloatArray) -> IntArray:
+        return self.count(rows)
+
+
+def _nothing(rows: FloatArray) -> int:
+    return 0
 
 
 def without_values(work: Callable[[], T]) -> T:

@@ -15,13 +15,15 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from dperm.data.tables.raw_columns import NUMBER, TEXT, RawColumn, arrow_column, arrow_kind
+from dperm.data.tables.parquet import parquet_files
+from dperm.data.tables.raw_columns import BOOLEAN, NUMBER, TEXT, RawColumn, arrow_column, arrow_kind
 from dperm.errors import InvalidData, InvalidInput, MissingDependency
 
-__all__ = ["FORMATS", "TableFile", "name_without_suffix", "open_table"]
+__all__ = ["FORMATS", "TableFile", "TablePiece", "name_without_suffix", "open_table"]
 
 _CHUNK_ROWS = 65_536
 _DELIMITERS = ",;\t|"
@@ -58,15 +60,38 @@ class TableFile(ABC):
     def chunks(self, names: Sequence[str]) -> Iterator[dict[str, RawColumn]]:
         """Yield the named columns, some rows at a time."""
 
+    def contents(self) -> Iterator[dict[str, RawColumn]]:
+        """Yield all columns, some rows at a time, as doubles or texts whatever their type; to compare whole tables."""
+        yield from self.chunks(self.names)
+
     @abstractmethod
     def approximate_rows(self) -> int:
         """Return the number of rows, exact or estimated from the size of the file."""
+
+    def pieces(self) -> list[TablePiece]:
+        """Return the parts of the table that can be read on their own, in their order."""
+        return [TablePiece(str(self.path.resolve()))]
 
     def require(self, names: Sequence[str]) -> None:
         """Refuse names that the file does not have."""
         for name in names:
             if name not in self.names:
                 raise InvalidData(f"{self.path.name} has no column {name!r}: it has {_listed(self.names)}.")
+
+
+@dataclass(frozen=True)
+class TablePiece:
+    """Where a part of a table is: a file, or a row group of a Parquet file."""
+
+    path: str
+    group: int | None = None
+
+    def open(self) -> TableFile:
+        """Open it, as a table of its own; this may be another machine than the one that found it."""
+        table = _opened_elsewhere(Path(self.path))
+        if self.group is not None and isinstance(table, _ParquetFile):
+            table.groups = [self.group]
+        return table
 
 
 class _CsvFile(TableFile):
@@ -165,8 +190,27 @@ class _ArrowFile(TableFile):
                 if batch.num_rows:
                     yield {name: arrow_column(batch.column(name)) for name in names}
 
+    def contents(self) -> Iterator[dict[str, RawColumn]]:
+        with _readable_errors(self.path):
+            for batch in self._batches(self.names):
+                if batch.num_rows:
+                    yield {name: _as_doubles_or_texts(batch.column(name)) for name in self.names}
+
+
+def _as_doubles_or_texts(column: Any) -> RawColumn:
+    """Return an Arrow column as doubles or texts; dates and other types in the letters that Arrow writes to CSV."""
+    if arrow_kind(column.type) in (NUMBER, BOOLEAN, TEXT):
+        return arrow_column(column)
+    return [None if cell is None else str(cell) for cell in column.to_pylist()]
+
 
 class _ParquetFile(_ArrowFile):
+    #: the row groups that are read; None for all
+    groups: list[int] | None = None
+
+    def pieces(self) -> list[TablePiece]:
+        return [TablePiece(str(self.path.resolve()), group) for group in range(self._source.metadata.num_row_groups)]
+
     def _open(self, path: Path) -> tuple[Any, Any]:
         import pyarrow.parquet as pq
 
@@ -185,10 +229,51 @@ class _ParquetFile(_ArrowFile):
         return {field.name: field.type for field in schema}
 
     def _batches(self, names: Sequence[str]) -> Iterator[Any]:
-        yield from self._source.iter_batches(batch_size=_CHUNK_ROWS, columns=list(names))
+        yield from self._source.iter_batches(batch_size=_CHUNK_ROWS, columns=list(names), row_groups=self.groups)
 
     def approximate_rows(self) -> int:
         return int(self._source.metadata.num_rows)
+
+
+class _ParquetFolder(TableFile):
+    """All Parquet files of a folder, in the order of their names."""
+
+    def __init__(self, path: Path) -> None:
+        self._files = [_ParquetFile(one) for one in parquet_files(path)]
+        super().__init__(path, self._files[0].names)
+        for file in self._files[1:]:
+            if sorted(file.names) != sorted(self.names):
+                raise InvalidData(
+                    f"{file.path.name!r} has different columns from {self._files[0].path.name!r}: all files need the "
+                    "same columns."
+                )
+            for name in self.names:
+                if file.kind(name) != self.kind(name):
+                    raise InvalidData(
+                        f"column {name!r} has different types in {file.path.name!r} and "
+                        f"{self._files[0].path.name!r}: convert it to the same type in all files."
+                    )
+
+    def kind(self, name: str) -> str:
+        return self._files[0].kind(name)
+
+    def has_numeric_categories(self, name: str) -> bool:
+        return any(file.has_numeric_categories(name) for file in self._files)
+
+    def chunks(self, names: Sequence[str]) -> Iterator[dict[str, RawColumn]]:
+        self.require(names)
+        for file in self._files:
+            yield from file.chunks(names)
+
+    def contents(self) -> Iterator[dict[str, RawColumn]]:
+        for file in self._files:
+            yield from file.contents()
+
+    def approximate_rows(self) -> int:
+        return sum(file.approximate_rows() for file in self._files)
+
+    def pieces(self) -> list[TablePiece]:
+        return [piece for file in self._files for piece in file.pieces()]
 
 
 class _FeatherFile(_ArrowFile):
@@ -207,11 +292,12 @@ class _FeatherFile(_ArrowFile):
 
 
 def open_table(path: str | os.PathLike[str]) -> TableFile:
-    """Open a table according to the suffix of its name; only names and types are read at this point."""
+    """Open a file according to the suffix of its name, or a folder of Parquet files; reads names and types only."""
     where = Path(path)
     name = where.name.lower()
     if where.is_dir():
-        raise InvalidInput(f"{os.fspath(path)!r} is a folder: give the path of one file.")
+        _need_pyarrow(where)
+        return _ParquetFolder(where)
     if not where.exists():
         raise InvalidInput(f"there is no file {os.fspath(path)!r}: check the path.")
     if not name.endswith(FORMATS):
@@ -225,6 +311,19 @@ def open_table(path: str | os.PathLike[str]) -> TableFile:
     if name.endswith((".feather", ".arrow")):
         return _FeatherFile(where)
     return _CsvFile(where)
+
+
+def _opened_elsewhere(path: Path) -> TableFile:
+    """Open a file on a machine that may not have it."""
+    try:
+        return open_table(path)
+    except InvalidData:
+        raise
+    except InvalidInput:
+        raise InvalidInput(
+            f"a worker of the cluster cannot read {path.name}: put the table where all workers can read it, under the "
+            "same path."
+        ) from None
 
 
 def name_without_suffix(path: Path) -> str:

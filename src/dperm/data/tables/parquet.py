@@ -15,9 +15,10 @@ from dperm.data.tables.raw_columns import arrow_kind
 from dperm.data.tables.row_source import RowSource, rows_per_block
 from dperm.errors import InvalidData, InvalidInput, MissingDependency
 
-__all__ = ["ParquetTable"]
+__all__ = ["ParquetTable", "parquet_files"]
 
 _MOST_SHOWN = 8
+_ENDINGS = (".parquet", ".pq")
 _READ_AHEAD = 1 << 18  # bytes per column; whole row groups may be larger than memory
 
 
@@ -30,7 +31,7 @@ class ParquetTable(RowSource):
     Parameters
     ----------
     path : path, or sequence of paths
-        A file, a folder with ``*.parquet`` files, or several files.
+        A file, a folder of Parquet files and nothing else, or several files.
     columns : sequence of str, optional
         Which columns, in this order; all by default.
 
@@ -127,10 +128,28 @@ def _shown(names: list[str]) -> str:
     return shown if len(names) <= _MOST_SHOWN else f"{shown} and {len(names) - _MOST_SHOWN} more"
 
 
+def parquet_files(folder: Path) -> list[Path]:
+    """Return the Parquet files of a folder in the order of their names; anything else in it is refused.
+
+    Leaving something out would leave people out. Names that begin with a dot or an underscore are notes of other
+    programs, such as ``_SUCCESS``.
+    """
+    found = sorted(one for one in folder.iterdir() if not one.name.startswith((".", "_")))
+    for one in found:
+        if one.is_dir() or one.suffix.lower() not in _ENDINGS:
+            raise InvalidInput(
+                f"{str(folder)!r} is a folder that holds {one.name!r}, which is no Parquet file and would be left out: "
+                "move it elsewhere."
+            )
+    if not found:
+        raise InvalidInput(f"{str(folder)!r} is a folder that holds no Parquet file: give a file, or a folder of them.")
+    return found
+
+
 def _files(path: Any) -> list[Path]:
     if isinstance(path, str | os.PathLike):
         one = Path(path)
-        files = sorted(one.glob("*.parquet")) if one.is_dir() else [one]
+        files = parquet_files(one) if one.is_dir() else [one]
     else:
         files = [Path(each) for each in path]
     if not files:

@@ -8,7 +8,7 @@ on the result.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from dperm.data.tables.frames import boolean_columns, non_finite_message
 from dperm.errors import InvalidData
-from dperm.types import BoolArray, FloatArray
+from dperm.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["ROWS_CHANGED", "ArrayRows", "RowSource", "row_source", "rows_per_block"]
 
 
-ROWS_CHANGED = "X changed while it was read: its number of rows is different now."
+ROWS_CHANGED = "X changed while it was read: its rows, or their number, are different now."
 
 BLOCK_BYTES = 1 << 23  # small next to memory, large next to the cost of a Python call per block
 _FEWEST_ROWS = 256
@@ -54,6 +54,11 @@ class RowSource(ABC):
     names: list[str] | None = None
     boolean: BoolArray | None = None
 
+    @property
+    def on_cluster(self) -> bool:
+        """Whether the rows are on a cluster and stay there."""
+        return False
+
     @abstractmethod
     def _parts(self) -> Iterator[NDArray[Any]]:
         """Yield the rows in order, in parts of any size, convertible to doubles; a missing value is NaN."""
@@ -72,9 +77,14 @@ class RowSource(ABC):
         if seen != self.shape[0]:
             raise InvalidData(ROWS_CHANGED)
 
-    def cluster_client(self) -> Any:
-        """Client of the cluster that holds the rows and can keep the scaled design; None to keep it on local disk."""
-        return None
+    def added(self, count: Callable[[FloatArray], IntArray]) -> IntArray:
+        """Return the sum over all blocks of whole numbers that are counted in each, where its rows are."""
+        total: IntArray | None = None
+        for block in self.blocks():
+            here = count(block)
+            total = here if total is None else total + here
+        assert total is not None  # no table is empty
+        return total
 
     def check(self) -> None:
         """Read all rows once; values that are not finite are refused."""
@@ -110,4 +120,8 @@ def row_source(X: Any) -> RowSource | None:
         from dperm.data.tables.dask_rows import dask_rows  # dask is loaded already
 
         return dask_rows(X)
+    if type(X).__module__.partition(".")[0] == "pyspark":
+        from dperm.data.tables.spark_rows import spark_rows  # pyspark is loaded already
+
+        return spark_rows(X)
     return None

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from dperm.errors import InvalidData
 from dperm.estimators.central.base import PrivateLinearModel
-from dperm.estimators.central.data_checks import TrainingData, without_values
+from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.fit import FitResult
 from dperm.estimators.central.request import resolve_bounds
+from dperm.estimators.central.target_checks import class_labels
 from dperm.estimators.persistence.prediction import class_codes, linear_scores
 from dperm.estimators.persistence.saved import SavedClassifier, SavedModel
 from dperm.types import FloatArray
@@ -23,37 +21,6 @@ from dperm.types import FloatArray
 __all__ = ["PrivateClassifier"]
 
 LABELS_PUBLIC = "the set of labels is public"
-
-#: labels that are not declared become public with the model: more than this are probably personal data
-_MOST_CLASSES = 100
-
-
-def _coded(y: Any, declared: Any) -> tuple[Any, Any]:
-    """Return the sorted classes, declared or else those of ``y``, and the position of every label among them."""
-    refused = None
-    try:
-        with warnings.catch_warnings():  # one warning would show how many different labels there are
-            warnings.simplefilter("ignore")
-            check_classification_targets(y)
-        classes = np.unique(np.asarray(y if declared is None else declared))
-        codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        known = bool(np.all(classes[codes] == y))
-    except ValueError as error:
-        refused = without_values(str(error))
-    except TypeError:
-        refused = without_values("Unknown label type: unknown")
-    if refused is not None:  # raised outside the except block: an error's context would keep the hidden values
-        raise InvalidData(refused)
-    if declared is None and len(classes) > _MOST_CLASSES:
-        raise InvalidData(
-            f"y has more than {_MOST_CLASSES} different labels: declare them by Bounds(classes=...), or use a "
-            "regressor if they are numbers."
-        )
-    if len(classes) < 2:
-        raise InvalidData("y has one class only; a classifier needs at least two classes.")
-    if not known:
-        raise InvalidData("y contains a label that is not among the declared classes.")
-    return classes, codes
 
 
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[misc]  # scikit-learn has no types
@@ -64,9 +31,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):  # type: ignore[mi
     def _training_data(self, X: Any, y: Any) -> TrainingData:
         X, y, boolean = self._checked_arrays(X, y)
         declared = resolve_bounds(self.bounds).classes
-        classes, codes = _coded(y, declared)
+        classes, codes = class_labels(y, declared)
         assumptions = (LABELS_PUBLIC,) if declared is None else ()
-        return TrainingData(X, np.asarray(codes, np.float64), boolean, assumptions, classes)
+        return TrainingData(X, codes, boolean, assumptions, classes)
 
     def _adopt(self, data: TrainingData, result: FitResult) -> None:
         assert data.classes is not None  # every classification has them

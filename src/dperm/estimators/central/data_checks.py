@@ -23,6 +23,7 @@ from dperm.data.tables.frames import (
     plain_matrix,
 )
 from dperm.data.tables.row_source import RowSource, row_source
+from dperm.data.tables.target_source import TargetSource, target_source, with_named_target
 from dperm.errors import InvalidBounds, InvalidData
 from dperm.estimators.central.request import CLASSES, NUMBERS
 from dperm.privacy.ledger import Ledger
@@ -63,7 +64,8 @@ class TrainingData:
     """Checked data of a fit, with the target in numbers, and what is public about them."""
 
     X: Any
-    target: FloatArray
+    #: an array, or targets that stay on a cluster with their rows
+    target: FloatArray | TargetSource
     boolean: BoolArray | None
     assumptions: tuple[str, ...] = ()
     #: labels in the order of their codes; None if the target is a number
@@ -73,6 +75,13 @@ class TrainingData:
     def n_classes(self) -> int:
         """Number of classes; 2 if the target is a number, where it is not used."""
         return 2 if self.classes is None else len(self.classes)
+
+    @property
+    def target_here(self) -> FloatArray:
+        """The target of data that are not on a cluster."""
+        if isinstance(self.target, TargetSource):
+            raise InvalidData("this estimator needs y in memory: give y.compute().")
+        return self.target
 
     def canonical(self) -> TrainingData:
         """Return the same data with one stored entry per cell."""
@@ -93,12 +102,11 @@ def one_entry_per_cell(X: Any) -> Any:
     return canonical
 
 
-def fingerprint_of(ledger: Ledger | None, X: Any, target: FloatArray) -> str | None:
+def fingerprint_of(ledger: Ledger | None, X: Any, target: FloatArray | TargetSource) -> str | None:
     """Return the keyed fingerprint by which a ledger recognises data; None without a ledger."""
     if ledger is None:
         return None
-    table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-    return ledger.fingerprint([*table, target])
+    return ledger.fingerprint(X, target)
 
 
 class DataChecks:
@@ -115,8 +123,15 @@ class DataChecks:
     def _checked_arrays(self, X: Any, y: Any) -> tuple[Any, Any, BoolArray | None]:
         """Check parameters, then data; return both arrays, and which columns are of type bool."""
         self._check_parameters()
-        boolean = boolean_columns(X)
-        X, y = self._checked(X, plain_labels(y), reset=True)
+        X, y = with_named_target(X, y)
+        X = _source_or_table(X)
+        boolean = None if isinstance(X, RowSource) else boolean_columns(X)
+        target = target_source(y, X)
+        if target is None:
+            X, y = self._checked(X, plain_labels(y), reset=True)
+        else:
+            X, y = self._checked(X, reset=True), target
+            self._check_rows(X, target, reset=True)
         if isinstance(X, RowSource):
             boolean = X.boolean
         self._refuse_undeclared(X.shape[1], getattr(self, "feature_names_in_", None), boolean)
@@ -196,6 +211,12 @@ class DataChecks:
                 vars(self).pop(name, None)
             vars(self).update(before)
             raise
+
+
+def _source_or_table(X: Any) -> Any:
+    """Return the reader of a table that is read in blocks, or any other table as it is."""
+    source = row_source(X)
+    return X if source is None else source
 
 
 def _refusal(X: Any, message: str, numbers: bool) -> InvalidData:

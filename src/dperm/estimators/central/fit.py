@@ -23,10 +23,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dperm.data.design.chunked import ensure_room
-from dperm.data.design.matrix import DesignMatrix, Scaling, Shape, build_design
+from dperm.data.design.matrix import Scaling
 from dperm.data.design.target_range import TargetRange
-from dperm.data.holding.holder import DataHolder, DesignData, Released
+from dperm.data.executors.executor import Executor, PlacedData, TargetView
+from dperm.data.executors.placing import place
+from dperm.data.executors.target_rules import AsGiven, OneAgainstRest, ScaledTarget, TargetRule
+from dperm.data.executors.threads import one_thread_for_linear_algebra
+from dperm.data.holding.holder import DataHolder, Released
 from dperm.data.holding.table_data import TableData
 from dperm.data.tables.row_source import RowSource
 from dperm.errors import InvalidBounds, PlanViolation, UtilityWarning
@@ -35,7 +38,7 @@ from dperm.estimators.central.ranges import RangePurchase
 from dperm.estimators.central.report import report_of
 from dperm.estimators.central.request import NUMBERS, PreparedFit
 from dperm.privacy.accounting import composition
-from dperm.privacy.ledger import Ledger, Spent
+from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope, Scope, SearchScope
 from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import PrivacyReport
@@ -46,8 +49,8 @@ __all__ = ["FitResult", "FitRun", "Solved", "check_settled", "warn_caller"]
 
 SEEDED = "insecure_seed makes the noise reproducible"
 
-#: public constants of the scaling, and the scaled rows
-ScaledRows = tuple[Scaling, DesignMatrix]
+#: public constants of the scaling, and the scaled rows with their targets, where they are
+ScaledRows = tuple[Scaling, Executor]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Solved:
     weights: FloatArray
     n_steps: tuple[int, ...]
     scaling: Scaling
-    design: DesignMatrix
+    rows: Executor
     target_range: TargetRange | None
     released: tuple[Released, ...]
     #: doubts about the model that follow from the released values
@@ -78,7 +81,8 @@ class Solved:
     @cached_property
     def in_user_units(self) -> tuple[FloatArray, FloatArray]:
         """Coefficients and intercept in the user's units."""
-        coefficients, intercept = self.scaling.coefficients_in_user_units(self.weights, self.design.intercept_height)
+        height = self.rows.shape.intercept_height
+        coefficients, intercept = self.scaling.coefficients_in_user_units(self.weights, height)
         if self.target_range is not None:
             coefficients = coefficients * self.target_range.half_width
             intercept = self.target_range.centre + self.target_range.half_width * intercept
@@ -93,8 +97,6 @@ class FitRun:
         self.request = prepared.request
         #: rows scaled with declared bounds; None where ranges are bought
         self.scaled: ScaledRows | None = None
-        #: what the ledger showed before the reservation
-        self.spent_before: Spent | None = None
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -122,10 +124,10 @@ class FitRun:
         if not request.buys_features(X.shape[1]):
             scaling = bounds.scaling(X.shape[1], request.feature_names, request.fit_intercept, request.boolean)
             for one in known:
-                if _same(one[0], scaling) and (one[1].intercept_height > 0.0) == request.fit_intercept:
+                if _same(one[0], scaling) and (one[1].shape.intercept_height > 0.0) == request.fit_intercept:
                     self.scaled = one
                     return
-            self.scaled = scaling, build_design(X, scaling, request.height)
+            self.scaled = scaling, self._placed(scaling)
             return
         if sp.issparse(X) and bounds.row_norm is not None and request.fit_intercept:
             raise InvalidBounds(
@@ -133,12 +135,10 @@ class FitRun:
             )
         if isinstance(X, RowSource):  # its values are read later, so it is checked now
             X.check()
-            ensure_room(Shape.of(*X.shape, bounds.scaled_clip, bounds.row_norm, request.height))
 
     def reserve(self) -> Scope:
         """Reserve the whole plan in the ledger; the scope that is returned admits nothing else."""
         request, prepared = self.request, self.prepared
-        self.spent_before = self.ledger.spent()
         return Scope(
             prepared.calibrated,
             self.ledger,
@@ -151,22 +151,28 @@ class FitRun:
     # ---------------------------------------------------------------------------------- inside the scope
     def solve(self, scope: InnerScope) -> Solved:
         """Make the releases of the plan: ranges that are bought, then the solver's."""
+        with one_thread_for_linear_algebra():
+            return self._solve(scope)
+
+    def _solve(self, scope: InnerScope) -> Solved:
         request, ranges, released = self.request, self._purchase(scope), list[Released]()
-        scaling, design = self.scaled or self._scale_bought(ranges)
+        scaling, rows = self.scaled or self._scale_bought(ranges)
         target_range = self._target_range(ranges)
         if ranges is not None:
             released += ranges.released
         solutions = []
-        for head, target in enumerate(self._targets(target_range)):
-            holder = self._holder(DesignData(design, target, *request.target_ends), scope)
+        for head, rule in enumerate(self._target_rules(target_range)):
+            holder = self._holder(PlacedData(rows, TargetView(*request.target_ends, rule)), scope)
             solutions.append(self._solve_head(head, holder))
             released += holder.released
+        if len(released) != sum(scope.used.values()):  # each value that left was charged, and each charge gave a value
+            raise PlanViolation("a fit was charged for another number of releases than it made.")
         weights = solutions[0].weights if len(solutions) == 1 else np.column_stack([s.weights for s in solutions])
         notes = () if request.buys_target else tuple(dict.fromkeys(note for s in solutions for note in s.notes))
         if ranges is not None:
             notes += ranges.notes(scaling, target_range)
         steps = tuple(s.n_steps for s in solutions)
-        return Solved(weights, steps, scaling, design, target_range, tuple(released), notes)
+        return Solved(weights, steps, scaling, rows, target_range, tuple(released), notes)
 
     def _holder(self, data: Any, scope: InnerScope) -> DataHolder:
         return DataHolder(data, scope, self.source, self.request.neighbours)
@@ -180,7 +186,10 @@ class FitRun:
         if ranges is None:
             raise PlanViolation("rows with declared bounds must be scaled before the plan is reserved.")
         scaling = ranges.features(self.data.X)
-        return scaling, build_design(self.data.X, scaling, self.request.height)
+        return scaling, self._placed(scaling)
+
+    def _placed(self, scaling: Scaling) -> Executor:
+        return place(self.data.X, self.data.target, scaling, self.request.height)
 
     def _target_range(self, ranges: RangePurchase | None) -> TargetRange | None:
         """Return the range of a numeric target, declared or bought."""
@@ -195,16 +204,14 @@ class FitRun:
             low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
         return TargetRange(float(low), float(high))
 
-    def _targets(self, target_range: TargetRange | None) -> Iterator[FloatArray]:
+    def _target_rules(self, target_range: TargetRange | None) -> Iterator[TargetRule]:
         """Targets of the problems to solve: one, or one per class against the rest."""
-        target = self.data.target
         if target_range is not None:
-            yield target_range.scaled(target)
+            yield ScaledTarget(target_range)
         elif self.request.n_heads == 1:
-            yield target
+            yield AsGiven()
         else:
-            for k in range(self.request.n_heads):
-                yield (target == k).astype(np.float64)
+            yield from map(OneAgainstRest, range(self.request.n_heads))
 
     def _solve_head(self, head: int, holder: DataHolder) -> Solution:
         """Solve one problem; the solver reaches the data through the holder only."""

@@ -10,6 +10,7 @@ import numpy as np
 from dperm.data.design.matrix import Scaling
 from dperm.data.design.target_range import TargetRange
 from dperm.data.holding.holder import DataHolder, Released
+from dperm.data.tables.target_source import TargetSource
 from dperm.estimators.central.request import PreparedFit
 from dperm.queries.quantiles import buy_range, buy_scaling, is_one_grid_step_wide
 from dperm.queries.statistics import TargetQuantileScores
@@ -36,9 +37,9 @@ class RangePurchase:
         self.released += holder.released
         return scaling
 
-    def target(self, target: FloatArray) -> tuple[float, float]:
+    def target(self, target: FloatArray | TargetSource) -> tuple[float, float]:
         """Buy the range of the target."""
-        holder = self._holder_of(target[:, None])
+        holder = self._holder_of(target if isinstance(target, TargetSource) else target[:, None])
         low, high = buy_range(holder, self._request.purchase, self._calibrated, 0, TargetQuantileScores)
         self.released += holder.released
         return low, high

@@ -9,11 +9,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.data.design.target_range import TargetRange
-from dperm.errors import InvalidData
 from dperm.estimators.central.base import PrivateLinearModel
-from dperm.estimators.central.data_checks import Y_NOT_FINITE, TrainingData
+from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.fit import FitResult
 from dperm.estimators.central.request import NUMBERS
+from dperm.estimators.central.target_checks import Numbers, in_numbers
 from dperm.estimators.persistence.prediction import linear_scores
 from dperm.estimators.persistence.saved import SavedModel, SavedRegressor
 from dperm.types import FloatArray
@@ -29,12 +29,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
 
     def _training_data(self, X: Any, y: Any) -> TrainingData:
         X, y, boolean = self._checked_arrays(X, y)
-        if y.dtype.kind not in "biuf":
-            raise InvalidData("y must hold one number per row, not text or dates.")
-        target = np.asarray(y, np.float64)
-        if not np.isfinite(target).all():  # missing values among objects become NaN only here
-            raise InvalidData(Y_NOT_FINITE)
-        return TrainingData(X, target, boolean)
+        return TrainingData(X, in_numbers(y, Numbers()), boolean)
 
     def _adopt(self, data: TrainingData, result: FitResult) -> None:
         assert result.target_range is not None  # every regression has one

@@ -38,7 +38,7 @@ def report_of(run: FitRun, scope: Scope | SearchScope, solved: Solved) -> Privac
         public=_public(run, solved),
         arithmetic=ARITHMETIC,
         randomness="AES-256-CTR keyed by the operating system" if run.source.secure else "insecure seed (reproducible)",
-        ledger=_ledger(run, scope),
+        ledger=scope.ledger.for_report(scope.reservation),
         version=dperm.__version__,
     )
 
@@ -97,27 +97,6 @@ def _public(run: FitRun, solved: Solved) -> dict[str, Any]:
             "target_bounds": "bought" if request.buys_target else "declared",
         }
     return {**public, "warnings": [*prepared.utility_warnings, *solved.notes]}
-
-
-def _ledger(run: FitRun, scope: Scope | SearchScope) -> dict[str, Any]:
-    """Return what the ledger shows before and after the fit."""
-    before, after = run.spent_before, scope.ledger.for_dataset(scope.reservation.dataset).spent()
-    # data recognised under another name were charged there, where nothing was read before the charge
-    same = before is not None and before.dataset == after.dataset
-    return {
-        "dataset": scope.reservation.dataset,
-        "reservation": scope.reservation.id,
-        "neighbours": str(after.neighbours),
-        "spent_before": before.epsilon if before is not None and same else None,
-        "spent_after": after.epsilon,
-        "delta": after.delta,
-        "n_fits": after.n_fits,
-        "cap": None if after.cap is None else after.cap.budget.epsilon,
-        "used_before": before.used if before is not None and same else None,
-        "used_after": after.used,
-        "room_for_epsilon": after.fits_epsilon,
-        "head": scope.ledger.head,
-    }
 
 
 def _plain(value: Any) -> Any:

@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from dperm.data.design.matrix import build_design
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.executors.executor import PlacedData, TargetView
+from dperm.data.executors.placing import place
+from dperm.data.executors.target_rules import ScaledTarget
+from dperm.data.holding.holder import DataHolder
 from dperm.data.tables.frames import plain_labels
+from dperm.data.tables.target_source import TargetSource, target_source, with_named_target
 from dperm.errors import InvalidData
 from dperm.estimators.central.base import PrivateLinearModel
-from dperm.estimators.central.data_checks import Y_NOT_FINITE, fingerprint_of, one_entry_per_cell
+from dperm.estimators.central.data_checks import fingerprint_of, one_entry_per_cell
 from dperm.estimators.central.fit import SEEDED
 from dperm.estimators.central.request import NUMBERS, PreparedFit
+from dperm.estimators.central.target_checks import KnownCodes, ScoredNumbers, in_numbers
 from dperm.estimators.persistence.saved import SavedClassifier, SavedModel, SavedRegressor
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget, default_delta
@@ -75,24 +79,25 @@ def paid_score(
     target's range. It protects the held-out people with its own epsilon and is charged to the ledger in full; no
     parallel composition with the fit is claimed.
     """
+    X, y = with_named_target(X, y)
     X = one_entry_per_cell(model.checked(X))
     n = int(X.shape[0])
     if n == 0:
         raise InvalidData("there are no held-out rows to score.")
-    given = _target(model, y, n)
+    given = _target(model, y, X)
     relation = Neighbours.parse(neighbours)
     budget = Budget(epsilon, default_delta(n) if delta is None else delta)
     if isinstance(model, SavedRegressor):
         half = model.target_range.half_width or 1.0
-        target, ends, weights = model.target_range.scaled(given), (-1.0, 1.0), _weights(model) / half
+        view, weights = TargetView(-1.0, 1.0, ScaledTarget(model.target_range)), _weights(model) / half
         if model.coef_.ndim == 1:
             weights[-1] -= model.target_range.centre / half
         query: Any = SquaredErrors(weights)
     else:
         assert isinstance(model, SavedClassifier)
-        target, ends = given, (0.0, len(model.classes_) - 1.0)
+        view = TargetView(0.0, len(model.classes_) - 1.0)
         query = CorrectPredictions(_weights(model))
-    data = DesignData(build_design(X, model.scaling, 1.0), target, *ends)
+    data = PlacedData(place(X, given, model.scaling, 1.0), view)
     calibrated = _plan(query.name, budget)
     noise = GaussianNoise(calibrated.noise_multiplier(query.name))
     scale = noise.noise_scale(query.sensitivity(data.facts, relation), query.bound(data.facts), 1)
@@ -134,44 +139,23 @@ def fingerprints_of_fit_and_score(
     )
 
 
-def report_with_score(
-    report: PrivacyReport, score: PaidScore, plans: tuple[Event, Event], ledger: Ledger
-) -> PrivacyReport:
+def report_with_score(report: PrivacyReport, score: PaidScore, plans: tuple[Event, Event]) -> PrivacyReport:
     """Return the report of a fit with the paid score of its model added."""
     delta = report.planned.delta
     public = {key: value for key, value in asdict(score).items() if key != "budget"}
     public |= {"epsilon": score.budget.epsilon, "delta": score.budget.delta}
     public["epsilon_together"] = composition.upper_epsilon(Composed(plans), delta)[0]
-    spent = ledger.spent()
-    balance = {
-        "spent_after": spent.epsilon,
-        "n_fits": spent.n_fits,
-        "used_after": spent.used,
-        "room_for_epsilon": spent.fits_epsilon,
-        "head": ledger.head,
-    }
-    return replace(report, score=public, ledger={**report.ledger, **balance})
+    return replace(report, score=public)
 
 
-def _target(model: SavedModel, y: Any, n: int) -> FloatArray:
+def _target(model: SavedModel, y: Any, X: Any) -> FloatArray | TargetSource:
     """Return one finite number, or the code of its class, for every row; errors show no value."""
-    labels, refused = np.asarray(plain_labels(y)), None
-    if labels.shape != (n,):
+    rule = KnownCodes(model.classes_) if isinstance(model, SavedClassifier) else ScoredNumbers()
+    kept, n = target_source(y, X), int(X.shape[0])
+    given = np.asarray(plain_labels(y)) if kept is None else kept
+    if given.shape != ((n,) if kept is None else (n, 1)):
         raise InvalidData(f"y must be a list with one value for each of the {n} held-out rows.")
-    if isinstance(model, SavedClassifier):
-        places = {label: float(code) for code, label in enumerate(model.classes_.tolist())}
-        codes = np.array([places.get(one, -1.0) for one in labels.tolist()])
-        if (codes < 0.0).any():
-            raise InvalidData("the held-out rows contain a label that the model does not know.")
-        return codes
-    try:
-        numbers = labels.astype(np.float64)
-    except (TypeError, ValueError):
-        refused = InvalidData("y must hold numbers, as it did in the fit.")
-    if refused is not None:  # raised outside the except block: an error's context would keep the hidden values
-        raise refused
-    if not np.isfinite(numbers).all():
-        raise InvalidData(Y_NOT_FINITE)
+    numbers: FloatArray | TargetSource = in_numbers(given, rule)
     return numbers
 
 

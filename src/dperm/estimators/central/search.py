@@ -11,7 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.executors.executor import PlacedData, TargetView
+from dperm.data.executors.target_rules import ScaledTarget
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import DpermError
 from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.fit import SEEDED, FitResult, FitRun, Solved, check_settled, warn_caller
@@ -218,7 +220,6 @@ class SearchRun:
     def reserve(self) -> SearchScope:
         """Reserve the whole search in the ledger as one event."""
         first = self.fits[0]
-        first.spent_before = first.ledger.spent()
         return SearchScope(
             self.plan.event,
             first.ledger,
@@ -239,17 +240,16 @@ class SearchRun:
             score = float(holder.release(candidate.score(solved.weights), noise)[0])
         return replace(solved, released=(*solved.released, *holder.released)), score
 
-    def _scored(self, fit: FitRun, solved: Solved) -> DesignData:
+    def _scored(self, fit: FitRun, solved: Solved) -> PlacedData:
         """Return the data that a score reads: all rows, with one target for all classes."""
-        target = self.data.target
         if solved.target_range is not None:
-            return DesignData(solved.design, solved.target_range.scaled(target), *fit.request.target_ends)
-        return DesignData(solved.design, target, 0.0, fit.request.n_classes - 1.0)
+            view = TargetView(*fit.request.target_ends, ScaledTarget(solved.target_range))
+        else:
+            view = TargetView(0.0, fit.request.n_classes - 1.0)
+        return PlacedData(solved.rows, view)
 
     def _winner(self, index: int) -> FitRun:
         """Return the fit of a candidate with the budget of the whole search, for its report."""
         prepared, budget = self.plan.candidates[index].prepared, self.plan.budget
         request = replace(prepared.request, budget_epsilon=budget.epsilon, budget_delta=budget.delta)
-        winner = FitRun(prepared.keeping_forecast(request=request, budget=budget), self.data, self.source)
-        winner.spent_before = self.fits[0].spent_before
-        return winner
+        return FitRun(prepared.keeping_forecast(request=request, budget=budget), self.data, self.source)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import stats
 
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.target_range import TargetRange
+from dperm.data.tables.frames import plain_labels
 from dperm.errors import InvalidBounds, InvalidInput, TooFewPeople
 from dperm.estimators.central.base import BOUNDS_PUBLIC, check_ledger
 from dperm.estimators.central.data_checks import TrainingData
@@ -190,7 +190,7 @@ class LocalFit(LocalRounds):
     def fit(self, X: Any, y: Any) -> Self:
         """Simulate a collection with one person per row, then fit; every call charges the ledger."""
         with self._all_or_nothing():  # type: ignore[attr-defined]
-            problem: TrainingData = self._training_data(X, y)  # type: ignore[attr-defined]
+            problem: TrainingData = self._training_data(X, plain_labels(y))  # type: ignore[attr-defined]
             n, n_features = problem.X.shape
             names = getattr(self, "feature_names_in_", None)
             rows, about = self._rows(n_features, names), self._public_target(problem)
@@ -202,7 +202,7 @@ class LocalFit(LocalRounds):
             source = RandomSource(self.insecure_seed)
             if self.solver == "sgd":
                 return self._fit_in_rounds(linear, rows, problem, source)
-            with charge_simulation(self.ledger, linear.task, source, self._fingerprint(problem)) as charged:
+            with charge_simulation(self.ledger, linear.task, source, problem.fingerprint(self.ledger)) as charged:
                 counts = self._collect(linear, rows, problem, source)
             estimates = linear.estimates(counts, self._penalty_of_rows(rows))
         self._set_fitted_attributes(linear, rows, counts, estimates, problem.classes)
@@ -282,19 +282,11 @@ class LocalFit(LocalRounds):
         """Strength for the weights of rows, which are ``bound`` times the weights of scaled features."""
         return float(self.strength) / rows.bound**2
 
-    def _fingerprint(self, problem: TrainingData) -> str | None:
-        if self.ledger is None:
-            return None
-        X = problem.X
-        table = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-        fingerprint: str = self.ledger.fingerprint([*table, problem.target])
-        return fingerprint
-
     def _collect(self, linear: LinearTask, rows: RowTransform, problem: TrainingData, source: RandomSource) -> Counts:
         """Simulate the report of every person, in blocks of rows."""
         task, total, start = linear.task, linear.task.no_counts(), 0
         for block in dense_blocks(problem.X):
-            target = problem.target[start : start + len(block)]
+            target = problem.target_here[start : start + len(block)]
             total += task.collect(self._records(rows.apply(block), target, linear), source)
             start += len(block)
         return total

@@ -31,7 +31,6 @@ class LocalRounds:
     _check_parameters: Any
     _declared_classes: Any
     _declared_target: Any
-    _fingerprint: Any
     _linear: Any
     _n_outputs: Any
     _penalty_of_rows: Any
@@ -108,10 +107,10 @@ class LocalRounds:
         descent = self._descent(linear, rows)
         start, targets = 0, []
         for block in dense_blocks(problem.X):
-            targets.append(self._records(rows.apply(block), problem.target[start : start + len(block)], linear))
+            targets.append(self._records(rows.apply(block), problem.target_here[start : start + len(block)], linear))
             start += len(block)
         first = descent.task(descent.start())
-        with charge_simulation(self.ledger, first, source, self._fingerprint(problem)) as charged:
+        with charge_simulation(self.ledger, first, source, problem.fingerprint(self.ledger)) as charged:
             state = descent.run(np.concatenate(targets), source)
         self._set_fitted_rounds(linear, rows, descent, state, problem.classes)
         assumptions = (ROUNDS_DISJOINT, *problem.assumptions, *self._bounds_assumptions())

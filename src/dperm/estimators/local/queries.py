@@ -91,7 +91,7 @@ class _LocalQueries(LedgerSharing, BaseEstimator):  # type: ignore[misc]
         check_ledger(self.ledger)
         records = self._records(X)
         source = RandomSource(self.insecure_seed)
-        fingerprint = None if self.ledger is None else self.ledger.fingerprint([np.ascontiguousarray(records)])
+        fingerprint = None if self.ledger is None else self.ledger.fingerprint(records)
         with charge_simulation(self.ledger, self.task, source, fingerprint) as charged:
             counts = self.task.collect(records, source)
         return self._set_counts(counts, counts.n_people, charged, simulated=True)

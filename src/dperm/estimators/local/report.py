@@ -15,7 +15,7 @@ from dperm.errors import InvalidInput
 from dperm.privacy.accounting.events import Composed, Event, Unbounded, event_to_dict
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
-from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
+from dperm.privacy.ledger import Ledger, ReleaseRecord
 from dperm.privacy.randomness import RandomSource
 from dperm.reporting.report import PrivacyReport, ReleaseLine
 from dperm.solvers.local import Counts, DescentState, LocalDescent, Task
@@ -53,7 +53,6 @@ def charge_simulation(
     """
     charged = Ledger() if ledger is None else ledger
     event, records = _event(task, source.secure)
-    before = charged.spent()
     reservation = charged.reserve(
         event, Neighbours.REPLACE_ONE, f"simulated reports of task {task.digest[:16]}", fingerprint
     )
@@ -62,8 +61,7 @@ def charge_simulation(
         yield about
     finally:  # after an error too: what was reserved stays spent
         reservation.settle(records)
-        same = before.dataset == reservation.dataset
-        about.update(_ledger_summary(charged, reservation.dataset, reservation, before.epsilon if same else None))
+        about.update(charged.for_report(reservation))
 
 
 def check_people(ledger: Ledger | None, n_reports: int, n_people: int | None) -> int:
@@ -148,16 +146,15 @@ def charge_task(
     event, records = _event(asked, secure)
     what = "task" if isinstance(asked, Task) else "descent"
     purpose = f"reports of {what} {asked.digest} from at most {n_people} people"
-    before = ledger.spent()
     same = {"kind": "reserve", "purpose": purpose, "neighbours": str(Neighbours.REPLACE_ONE)}
     stored = json.loads(json.dumps(event_to_dict(event)))
     for entry in ledger.entries(ledger.dataset):
         # the same purpose is not enough: the charged event must be the one that these reports cost
         if entry.get("event") == stored and all(entry.get(key) == value for key, value in same.items()):
-            return _ledger_summary(ledger, ledger.dataset, None, before.epsilon)
+            return ledger.for_report()
     reservation = ledger.reserve(event, Neighbours.REPLACE_ONE, purpose)
     reservation.settle(records)
-    return _ledger_summary(ledger, ledger.dataset, reservation, before.epsilon)
+    return ledger.for_report(reservation)
 
 
 def _event(asked: Task | LocalDescent, secure: bool) -> tuple[Event, list[ReleaseRecord]]:
@@ -168,22 +165,6 @@ def _event(asked: Task | LocalDescent, secure: bool) -> tuple[Event, list[Releas
         return event, records
     unbounded = Unbounded(_SEEDED)
     return Composed((event, unbounded)), [*records, ReleaseRecord("no guarantee", unbounded)]
-
-
-def _ledger_summary(
-    ledger: Ledger, dataset: str, reservation: Reservation | None, spent_before: float | None
-) -> dict[str, Any]:
-    """The ledger's part of a privacy report."""
-    after = ledger.for_dataset(dataset).spent()
-    return {
-        "dataset": dataset,
-        "reservation": None if reservation is None else reservation.id,
-        "neighbours": str(after.neighbours),
-        "spent_before": spent_before,
-        "spent_after": after.epsilon,
-        "delta": after.delta,
-        "head": ledger.head,
-    }
 
 
 def local_report(

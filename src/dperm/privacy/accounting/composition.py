@@ -19,6 +19,7 @@ from scipy.optimize import brentq
 
 from dperm.errors import InvalidBudget
 from dperm.privacy.accounting import curves, gdp, objective_perturbation, pld, profiles
+from dperm.privacy.accounting.consistency import refuse_contradiction
 from dperm.privacy.accounting.events import (
     ZCDP,
     Composed,
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 _ORDERS = np.concatenate([1.0 + np.geomspace(1e-3, 1.0, 24), np.geomspace(2.2, 64.0, 40), np.geomspace(70.0, 1e6, 40)])
+_LEAST_DELTA = 1e-15  # of a lower bound on epsilon: below it doubles do not resolve a probability near 1
 _LARGEST_DISTRIBUTION = 2000.0  # beyond this divergence a loss distribution of sampled releases grows too long
 
 
@@ -181,17 +183,23 @@ def _leaf_zcdp(leaf: Event) -> float | None:
 # -------------------------------------------------------------------------------- to (epsilon, delta)
 @dataclass(frozen=True)
 class EpsilonBound:
-    """An upper bound on epsilon, a lower bound for the worst mechanism with these events, and the method."""
+    """An upper bound on epsilon, a lower bound for the worst mechanism with these events, and the method.
+
+    A lower bound above the upper one is refused: see :mod:`dperm.privacy.accounting.consistency`.
+    """
 
     epsilon: float
     lower: float
     delta: float
     method: str
 
+    def __post_init__(self) -> None:
+        refuse_contradiction(f"epsilon at delta {self.delta:g} ({self.method})", self.lower, self.epsilon)
+
     @property
     def looseness(self) -> float:
         """By how much the upper bound may exceed the true worst case."""
-        return max(0.0, self.epsilon - self.lower) if math.isfinite(self.epsilon) else math.inf
+        return self.epsilon - self.lower if math.isfinite(self.epsilon) else math.inf
 
 
 def order_offset(order: float, delta: float) -> float:
@@ -212,7 +220,7 @@ def epsilon(event: Event, delta: float) -> EpsilonBound:
     """
     upper, method = upper_epsilon(event, delta)
     lower = lower_epsilon(event, delta) if math.isfinite(upper) else 0.0
-    return EpsilonBound(upper, min(lower, upper), delta, method)
+    return EpsilonBound(upper, lower, delta, method)
 
 
 def upper_epsilon(event: Event, delta: float) -> tuple[float, str]:
@@ -288,6 +296,15 @@ def _gaussian_witness(leaf: Event) -> float:
 
 def delta(event: Event, epsilon: float) -> float:
     """Return an upper bound on delta of the whole event at ``epsilon``."""
+    upper = _upper_delta(event, epsilon)
+    if upper < 1.0:
+        # if some mechanism attains `upper` at a larger epsilon already, it exceeds it at this one
+        attained = lower_epsilon(event, max(upper, _LEAST_DELTA))
+        refuse_contradiction(f"the epsilon at which delta is {upper:g}", attained, max(epsilon, 0.0))
+    return upper
+
+
+def _upper_delta(event: Event, epsilon: float) -> float:
     exact = mu(event)
     if exact is not None:
         return gdp.delta_of(exact, epsilon)
@@ -353,4 +370,8 @@ def _two_point_epsilon(p: float, gain: float, drop: float, count: int, gauss: fl
         high *= 2.0
     if attained(0.0) <= delta:
         return 0.0
-    return float(brentq(lambda e: attained(e) - delta, 0.0, high, xtol=1e-9)) * (1.0 - 1e-6)
+    root = float(brentq(lambda e: attained(e) - delta, 0.0, high, xtol=1e-9))
+    step = 1e-9
+    while root > 0.0 and attained(root) < delta:  # the search may end on the wrong side
+        root, step = root - step, step * 2.0
+    return max(0.0, root) * (1.0 - 1e-6)

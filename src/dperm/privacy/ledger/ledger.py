@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dperm.atomic_files import user_folder
-from dperm.errors import InvalidInput, LedgerTampered, LedgerUnreadable
+from dperm.errors import BudgetRefused, InvalidInput, LedgerUnreadable
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain, fingerprints
 from dperm.privacy.ledger.cap import Cap
+from dperm.privacy.ledger.contents import LedgerContents
+from dperm.privacy.ledger.fingerprints import Fingerprint, ordered_digest, user_key
+from dperm.privacy.ledger.recognition import Comparison, Resemblance, resembling
 from dperm.privacy.ledger.reservations import (
     DataOrigin,
     Decision,
     Payload,
     ReleaseRecord,
     Reservation,
-    alias_row,
     as_stored,
     cap_row,
     check_dataset_name,
     check_releases,
     created_row,
-    now,
     reservation_decision,
     settle_rows,
     unsettled_reservation,
 )
-from dperm.privacy.ledger.state import Journal, LedgerState, ReservationEntry, Spent
+from dperm.privacy.ledger.state import Journal, LedgerState, ReservationEntry
 from dperm.privacy.ledger.storage import storage_at
 
 __all__ = ["Ledger"]
 
+#: name of a user's own ledger, in the dperm folder
+DEFAULT_FILE = "ledger.db"
 
-class Ledger:
+
+class Ledger(LedgerContents):
     """An append-only record of what was spent on each data set, shared by everybody who uses the data.
 
     Parameters
@@ -48,12 +55,16 @@ class Ledger:
         for this process only.
     dataset
         Name of the data set that this handle charges. The cap protects a person only if *all* tables with that
-        person carry one name: a subset or an overlapping table is not recognised.
+        person carry one name. Equal tables are recognised under any name; of one that resembles another the owner
+        is warned (:class:`~dperm.errors.DataSetResembles`).
     neighbours
         The relation of the whole ledger, fixed when it is created (``"replace-one"`` unless given). None takes
         what is stored.
     create
         Whether a ledger that does not exist yet is created.
+    refuse_resembling
+        Whether this handle refuses, before anything is charged, a table that resembles one of another name, instead of
+        warning. Such a refusal depends on the data that the ledger knows: it is for the owner only.
 
     Notes
     -----
@@ -83,12 +94,14 @@ class Ledger:
         neighbours: str | Neighbours | None = None,
         *,
         create: bool = True,
+        refuse_resembling: bool = False,
     ) -> None:
         wanted = None if neighbours is None else Neighbours.parse(neighbours)
         self._dataset = check_dataset_name(dataset)
         self._journal = Journal(storage_at(address))
-        self._memory_key = os.urandom(32)
+        self._memory_key = fingerprints.new_key()
         self._origin = DataOrigin()
+        self._refuse_resembling = bool(refuse_resembling)
         created = created_row(uuid.uuid4().hex, wanted or Neighbours.REPLACE_ONE)
         self._journal.storage.open(chain.link(None, [created])[0], create=create)
         self._neighbours = self._journal.read(lambda state: state.neighbours)
@@ -99,26 +112,6 @@ class Ledger:
             )
 
     # ------------------------------------------------------------------------------------------ name and place
-    @property
-    def dataset(self) -> str:
-        """Name of the data set that this handle charges."""
-        return self._dataset
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """The relation of every figure in this ledger."""
-        return self._neighbours
-
-    @property
-    def lasting(self) -> bool:
-        """Whether the ledger outlives this process."""
-        return self._journal.storage.address is not None
-
-    @property
-    def address(self) -> str:
-        """Where the ledger is kept, without a password."""
-        return self._journal.storage.label
-
     @staticmethod
     def default_path() -> Path:
         """Path of this user's own ledger file, in a folder that is made if it is missing."""
@@ -129,7 +122,7 @@ class Ledger:
             raise LedgerUnreadable(
                 f"the folder {folder} cannot be made ({error.strerror}): set DPERM_HOME to a folder you may write."
             ) from None
-        return folder / "ledger.db"
+        return folder / DEFAULT_FILE
 
     def for_dataset(self, dataset: str) -> Ledger:
         """Return a handle on the same ledger that charges another data set."""
@@ -141,7 +134,8 @@ class Ledger:
         """Return a handle whose reservations also record these fingerprints, such as that of the source file.
 
         They are written in the transaction that charges, so no interruption leaves charged data unrecognised. The cap
-        of this handle's name also applies to handles that :meth:`for_dataset` makes from the new one.
+        of this handle's name also applies to handles that :meth:`for_dataset` makes from the new one. A pickle of the
+        handle contains the fingerprints: keep it as private as the ledger.
         """
         return self._with(
             DataOrigin((*self._origin.fingerprints, *fingerprints), self._origin.given_as or self._dataset, [])
@@ -197,7 +191,8 @@ class Ledger:
                 )
             return [cap_row(cap, account)], cap
 
-        return self._journal.write(decide)
+        with self._named_in_refusals():
+            return self._journal.write(decide)
 
     # ------------------------------------------------------------------------------------------ reserve, settle
     def reserve(
@@ -227,11 +222,13 @@ class Ledger:
         Raises
         ------
         BudgetRefused
-            The plan does not fit the cap, or would bypass another one; nothing is written.
+            The plan does not fit the cap, would bypass another one, or the data resemble those of another name and the
+            handle refuses that; nothing is written.
         Unsupported
             The event has no proof under the ledger's neighbours.
         """
-        return self._handle(self._journal.write(self._decision(event, neighbours, purpose, fingerprint, requested)))
+        with self._named_in_refusals():
+            return self._handle(self._journal.write(self._decision(event, neighbours, purpose, fingerprint, requested)))
 
     def check(
         self,
@@ -256,7 +253,19 @@ class Ledger:
                 names.append(made.dataset)
             return names[0]
 
-        return self._journal.read(look)
+        with self._named_in_refusals():
+            return self._journal.read(look)
+
+    @contextmanager
+    def _named_in_refusals(self) -> Iterator[None]:
+        """Let the command in a refusal name this ledger; a ledger in memory has no command."""
+        try:
+            yield
+        except BudgetRefused as error:
+            error.lasting = self.lasting
+            if self.lasting and self.address != os.path.realpath(user_folder() / DEFAULT_FILE):
+                error.ledger = self.address
+            raise
 
     def _decision(
         self,
@@ -267,24 +276,26 @@ class Ledger:
         requested: Budget | None = None,
     ) -> Decision:
         plan = (event, neighbours, self._neighbours, purpose, requested)
-        return reservation_decision(self._dataset, self._origin, fingerprint, *plan)
+        comparison = Comparison(self._key, self._refuse_resembling)
+        return reservation_decision(self._dataset, self._origin, fingerprint, *plan, comparison)
 
     def known_as(self, fingerprint: str) -> str | None:
         """Return the data set under which these data were first recorded, None if they are new."""
         return self._journal.read(lambda state: state.owner(fingerprint))
 
-    def remember(self, fingerprint: str) -> None:
-        """Recognise the data by one more fingerprint, such as that of the file they came from; costs nothing."""
-
-        def decide(state: LedgerState) -> tuple[list[Payload], None]:
-            known = state.owner(fingerprint) is not None
-            return ([] if known else [alias_row(self._dataset, fingerprint, now())]), None
-
-        self._journal.write(decide)
-
     def resume(self, reservation_id: str) -> Reservation:
         """Return an unsettled reservation, to continue it after a crash."""
         return self._handle(self._journal.read(lambda state: unsettled_reservation(state, reservation_id)))
+
+    def unsettled(self, dataset: str | None = None) -> list[Reservation]:
+        """Return the reservations that are running, crashed or abandoned; they count as spent."""
+        accounts = self._journal.read(lambda state: list(state.accounts.values()))
+        return [
+            self._handle(made)
+            for account in accounts
+            if dataset in (None, account.dataset)
+            for made in account.unsettled.values()
+        ]
 
     def _handle(self, made: ReservationEntry) -> Reservation:
         cost = made.charge.amount if made.charge else None
@@ -303,89 +314,46 @@ class Ledger:
 
         self._journal.write(decide)
 
-    # ------------------------------------------------------------------------------------------ contents
-    def spent(self, delta: float | None = None) -> Spent:
-        """Sum up the data set.
+    # ------------------------------------------------------------------------------------------ recognising data
+    def fingerprint(self, X: Any, target: Any = None) -> Fingerprint:
+        """Return a keyed fingerprint of a table of numbers, to give to :meth:`reserve`; it never leaves the ledger.
 
-        Epsilon is an upper bound that assumes the events were **not** chosen from earlier results. Without a cap it
-        is the tightest figure for everything composed, at ``delta`` (1e-6 unless given). With a cap it is read at the
-        cap's Renyi order (or as GDP), at the cap's delta unless given, and never exceeds the cap. The cap is the
-        guarantee that holds however plans are chosen.
-        """
-        account = self._journal.read(lambda state: state.account(self._dataset))
-        return account.spent(self._neighbours, delta)
-
-    def datasets(self) -> list[str]:
-        """Return the names of all data sets in the ledger."""
-        return self._journal.read(lambda state: sorted(state.accounts))
-
-    def unsettled(self, dataset: str | None = None) -> list[Reservation]:
-        """Return the reservations that are running, crashed or abandoned; they count as spent."""
-        accounts = self._journal.read(lambda state: list(state.accounts.values()))
-        return [
-            self._handle(made)
-            for account in accounts
-            if dataset in (None, account.dataset)
-            for made in account.unsettled.values()
-        ]
-
-    def entries(self, dataset: str | None = None) -> list[dict[str, Any]]:
-        """Return every row (of one data set) as a plain dict, without fingerprints."""
-        found = [{"seq": row.seq, "hash": row.digest, **row.data()} for row in self._journal.checked_rows()]
-        for row in found:
-            row.pop("fingerprint", None)
-        return [row for row in found if dataset is None or row.get("dataset") == dataset]
-
-    def export(self) -> dict[str, Any]:
-        """Return the whole ledger as data for JSON, without fingerprints."""
-        entries = self.entries()
-        return {
-            "ledger": entries[0]["ledger"],
-            "neighbours": str(self._neighbours),
-            "head": entries[-1]["hash"],
-            "datasets": [self.for_dataset(name).spent().to_dict() for name in self.datasets()],
-            "entries": entries,
-        }
-
-    @property
-    def head(self) -> str:
-        """Digest of the newest row. Reports print it, so that a later edit or rollback can be detected."""
-        newest = self._journal.read(lambda state: state.newest)
-        assert newest is not None
-        return newest.digest
-
-    def verify(self, head: str | None = None) -> str:
-        """Recompute the whole hash chain and return its head.
+        It depends on the values of the rows alone: not on their order, nor on the container. Columns are told apart by
+        position. The key is a file of this user outside the ledger. A ledger in memory has a key of its own.
 
         Parameters
         ----------
-        head
-            A head printed earlier; it must be in the chain.
-
-        Raises
-        ------
-        LedgerTampered
-            A row was edited, removed or reordered, or ``head`` is missing.
+        X
+            An array, a scipy sparse array, or a table with ``shape`` and ``blocks()``.
+        target
+            One value, or one row of values, for each row of ``X``.
         """
-        rows = self._journal.checked_rows()
-        if head is not None:
-            wanted = head.strip().lower()
-            if len(wanted) != 64 or set(wanted) - set("0123456789abcdef"):
-                raise InvalidInput("head must be the 64 hexadecimal digits that a report prints.")
-            if all(row.digest != wanted for row in rows):
-                raise LedgerTampered(
-                    f"the head {wanted[:12]}... is not in {self.address}: "
-                    "the ledger was edited or rolled back since it was printed, or it is another ledger."
-                )
-        return rows[-1].digest
+        table = np.asarray(X) if isinstance(X, list) else X
+        if len(table.shape) != 2:
+            raise InvalidInput("a fingerprint is that of a table with rows and columns.")
+        return Fingerprint.of_table(table, target, self._key())
 
-    def fingerprint(self, arrays: Iterable[Any]) -> str:
-        """Return a keyed fingerprint of the data, to give to :meth:`reserve`; it never leaves the ledger.
+    def fingerprint_of_columns(self, chunks: Iterable[Mapping[str, Any]]) -> Fingerprint:
+        """Return the fingerprint of a table before it is encoded: chunks of named columns of doubles or texts.
 
-        The key is a file of this user outside the ledger. A ledger in memory has a key of its own.
+        It is the same for every file format, order of rows and order of columns.
         """
-        key = self._memory_key if self._journal.storage.address is None else fingerprints.user_key()
-        return fingerprints.fingerprint(arrays, key)
+        return Fingerprint.of_columns(chunks, self._key())
+
+    def ordered_digest(self, arrays: Iterable[Any]) -> str:
+        """Return a keyed digest of arrays in their order, which recognises a table only in the same order of rows."""
+        return ordered_digest(arrays, self._key())
+
+    def _key(self) -> bytes:
+        return self._memory_key if self._journal.storage.address is None else user_key()
+
+    def resembling(self, *fingerprints: Fingerprint) -> list[Resemblance]:
+        """Return the other data sets that tables resemble, the most alike first: for the owner only.
+
+        The tables are those of the fingerprints given here and to :meth:`recognising`.
+        """
+        tables = [*self._origin.fingerprints, *fingerprints]
+        return self._journal.read(lambda state: resembling(state, self._dataset, tables, self._key))
 
     # ------------------------------------------------------------------------------------------ shared, never copied
     def __copy__(self) -> Ledger:
@@ -401,12 +369,12 @@ class Ledger:
                 "a ledger in memory cannot be pickled, because spending through the copy would not be recorded here: "
                 "share one with a file, as in Ledger('budget.db')."
             )
-        return _reopen, (address, self._dataset, self._origin)
+        return _reopen, (address, self._dataset, self._origin, self._refuse_resembling)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.address!r}, dataset={self._dataset!r}, neighbours={str(self._neighbours)!r}>"
 
 
-def _reopen(address: str, dataset: str, origin: DataOrigin) -> Ledger:
+def _reopen(address: str, dataset: str, origin: DataOrigin, refuse_resembling: bool = False) -> Ledger:
     """Unpickle a handle; never creates a ledger, because a second, empty one would hide what is spent."""
-    return Ledger(address, dataset, create=False)._with(origin)
+    return Ledger(address, dataset, create=False, refuse_resembling=refuse_resembling)._with(origin)

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from dperm.errors import BudgetRefused, DataSetRenamed, InvalidInput, LedgerError, PlanViolation
+from dperm.errors import BudgetRefused, DataSetRenamed, DataSetResembles, InvalidInput, LedgerError, PlanViolation
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import Event, event_from_dict, event_to_dict, restate
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger import chain
 from dperm.privacy.ledger.cap import Cap, admit, charge
+from dperm.privacy.ledger.recognition import Comparison, dataset_to_charge, refusal, resembling
 from dperm.privacy.ledger.state import FORMAT, Account, LedgerState, ReservationEntry
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def reservation_decision(
     ledger_neighbours: Neighbours,
     purpose: str,
     requested: Budget | None,
+    comparison: Comparison,
 ) -> Decision:
     """Return the function that decides, inside the transaction, on a reservation of ``event`` for ``dataset``."""
     stated = Neighbours.parse(neighbours)
@@ -150,13 +152,20 @@ def reservation_decision(
     charged = restate(event, stated, ledger_neighbours)
     unbounded = composition.is_unbounded(charged)
     # the file's fingerprint comes first: the name under which it is known is the one the handle was opened with
-    fingerprints = [*origin.fingerprints, *(() if fingerprint is None else (str(fingerprint),))]
+    fingerprints = [*origin.fingerprints, *(() if fingerprint is None else (fingerprint,))]
     given = [dataset] if origin.given_as is None else [origin.given_as, dataset]
 
     def decide(state: LedgerState) -> tuple[list[Payload], ReservationEntry]:
-        name = _dataset_to_charge(state, given, fingerprints)
+        name = dataset_to_charge(state, given, fingerprints)
         account = state.account(name)
-        cost = None if account.cap is None else admit(account.cap, charged, account.past_charges())
+        alike = resembling(state, name, fingerprints, comparison.key)
+        if alike and comparison.refuse:
+            raise refusal(alike, given[0], name)
+        try:
+            cost = None if account.cap is None else admit(account.cap, charged, account.past_charges())
+        except BudgetRefused as error:
+            error.renamed = None if name == given[0] else (given[0], name)
+            raise
         entry = ReservationEntry(uuid.uuid4().hex, name, event, charged, stated, str(purpose), cost, unbounded, now())
         new = [alias_row(name, one, entry.time) for one in fingerprints if state.owner(one) is None]
         if name != dataset:
@@ -166,43 +175,13 @@ def reservation_decision(
                 DataSetRenamed,
                 stacklevel=4,
             )
+        for one in alike:
+            warnings.warn(DataSetResembles(one.sentence(given[0], name), one.dataset), stacklevel=4)
         if origin.reservation_ids is not None:
             origin.reservation_ids.append(entry.id)
-        return [*new, reserve_row(entry, requested)], entry
+        return [*new, reserve_row(entry, requested, given[0])], entry
 
     return decide
-
-
-def _dataset_to_charge(state: LedgerState, given: Sequence[str], fingerprints: Sequence[str]) -> str:
-    """Return the name to charge: a name by which the data are known, preferably one with a cap.
-
-    The caps of all names by which the data are known or given apply, but only one name is charged. If a second name
-    has a cap too, the reservation is refused.
-    """
-
-    def has_cap(name: str) -> bool:
-        return state.account(name).cap is not None
-
-    owners = list(dict.fromkeys(filter(None, map(state.owner, fingerprints))))
-    name = next(filter(has_cap, owners), owners[0] if owners else given[-1])
-    bypassed = [one for one in dict.fromkeys([*given, *owners]) if one != name and has_cap(one)]
-    if not bypassed:
-        return name
-    known, others = " and as ".join(map(repr, owners or [name])), " and ".join(map(repr, bypassed))
-    if set(bypassed) & set(owners):
-        raise BudgetRefused(
-            f"these data are known as {known}, and a charge to {name!r} would bypass the cap of {others}: "
-            "read the table with the same columns as before."
-        )
-    if not has_cap(name):
-        raise BudgetRefused(
-            f"these data are known as {known}, which has no cap, while {others} has one: "
-            f"set the cap on {name!r} and give the data by that name."
-        )
-    raise BudgetRefused(
-        f"these data are known as {known}, and a charge to that name would bypass the cap of {others}: "
-        f"give them as {name!r} if that cap should apply."
-    )
 
 
 def unsettled_reservation(state: LedgerState, reservation_id: str) -> ReservationEntry:
@@ -266,12 +245,18 @@ def created_row(ledger_id: str, neighbours: Neighbours) -> Payload:
 
 
 def alias_row(dataset: str, fingerprint: str, time: str) -> Payload:
-    """Row of a fingerprint seen with a data set for the first time."""
-    return {"kind": "alias", "dataset": dataset, "fingerprint": fingerprint, "time": time}
+    """Row of a fingerprint seen with a data set for the first time, with the table's sealed sketch if there is one."""
+    row = {"kind": "alias", "dataset": dataset, "fingerprint": str(fingerprint), "time": time}
+    sealed = getattr(fingerprint, "sealed", None)
+    return row if sealed is None else {**row, "sketch": sealed}
 
 
-def reserve_row(entry: ReservationEntry, requested: Budget | None) -> Payload:
-    """Row of a reservation; ``by`` and ``requested`` inform readers and change no figure."""
+def reserve_row(entry: ReservationEntry, requested: Budget | None, given_as: str) -> Payload:
+    """Row of a reservation; ``by``, ``requested`` and ``given_as`` inform the owner and change no figure.
+
+    The name by which the data were given is written only where another one is charged.
+    """
+    renamed = {} if given_as == entry.dataset else {"given_as": given_as}
     return {
         "kind": "reserve",
         "id": entry.id,
@@ -286,6 +271,7 @@ def reserve_row(entry: ReservationEntry, requested: Budget | None) -> Payload:
         "closes": entry.charge.closes if entry.charge else False,
         "unbounded": entry.unbounded,
         "time": entry.time,
+        **renamed,
     }
 
 

@@ -21,7 +21,7 @@ from dperm.privacy.ledger.cap import Cap, Charge, PastCharges
 from dperm.privacy.ledger.chain import Row
 from dperm.privacy.ledger.storage import Reader, Storage
 
-__all__ = ["FORMAT", "Account", "Journal", "LedgerState", "ReservationEntry", "Spent"]
+__all__ = ["FORMAT", "Account", "Journal", "LedgerState", "Receipt", "ReservationEntry", "Spent"]
 
 T = TypeVar("T")
 
@@ -81,6 +81,28 @@ class Spent:
             "closed": self.closed,
             "used": self.used,
         }
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the owner is told about one reservation, and nobody else.
+
+    Attributes
+    ----------
+    reservation
+        Id of the reservation; a report has the same one.
+    dataset
+        The data set that was charged. It depends on whether the ledger recognised the table.
+    spent
+        Everything that is spent on that data set by now.
+    head
+        Digest of the reservation's last row, for :meth:`Ledger.verify`.
+    """
+
+    reservation: str
+    dataset: str
+    spent: Spent
+    head: str
 
 
 @dataclass(frozen=True)
@@ -180,6 +202,8 @@ class LedgerState:
         self.accounts: dict[str, Account] = {}
         self.reservations: dict[str, ReservationEntry] = {}
         self._owners: dict[str, str] = {}
+        #: data set and sealed sketch of every table that has one
+        self.sketches: list[tuple[str, str]] = []
 
     def catch_up(self, read: Reader) -> None:
         """Apply the rows written since the last call; the newest known row must still be there, unchanged."""
@@ -246,6 +270,8 @@ class LedgerState:
     def _alias(self, data: dict[str, Any]) -> None:
         self._account_of(data["dataset"])
         self._owners.setdefault(data["fingerprint"], data["dataset"])
+        if data.get("sketch") is not None:
+            self.sketches.append((data["dataset"], data["sketch"]))
 
     def _reserve(self, data: dict[str, Any]) -> None:
         account = self._account_of(data["dataset"])

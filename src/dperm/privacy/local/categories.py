@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.accounting.events import ApproximateDP, Event, RandomizedResponse
+from dperm.privacy.boundary import observed_report
 from dperm.privacy.local.one_bit import LATTICE, OneBit, lattice_floor, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray, IntArray
@@ -59,6 +60,10 @@ class CategoryReport(ABC):
     @abstractmethod
     def report(self, categories: ArrayLike, source: RandomSource) -> Any:
         """Return the report of every person."""
+
+    @abstractmethod
+    def supports(self, reports: Any, category: int) -> BoolArray:
+        """Return for every report whether it supports a category."""
 
     @abstractmethod
     def support(self, reports: Any) -> IntArray:
@@ -138,11 +143,15 @@ class RandomizedCategory(CategoryReport):
     def rates(self) -> tuple[float, float]:
         return 1.0 - (self.n_categories - 1) * self.floor / LATTICE, self.floor / LATTICE
 
+    @observed_report
     def report(self, categories: ArrayLike, source: RandomSource) -> IntArray:
         own = self._inside(categories)
         # the words below (n_categories - 1) floor are the others', floor for each in turn
         step = uniform32(own.size, source).astype(np.int64) // self.floor + 1
         return np.where(step < self.n_categories, (own + step) % self.n_categories, own)
+
+    def supports(self, reports: Any, category: int) -> BoolArray:
+        return np.asarray(self._inside(reports) == category)
 
     def support(self, reports: Any) -> IntArray:
         return np.bincount(self._inside(reports), minlength=self.n_categories)
@@ -167,12 +176,16 @@ class UnaryEncoding(CategoryReport):
     def rates(self) -> tuple[float, float]:
         return 0.5, self.floor / LATTICE
 
+    @observed_report
     def report(self, categories: ArrayLike, source: RandomSource) -> BoolArray:
         own = self._inside(categories)
         words = uniform32(own.size * self.n_categories, source).reshape(own.size, self.n_categories)
         thresholds = np.full(words.shape, self.floor, np.int64)
         thresholds[np.arange(own.size), own] = LATTICE // 2
         return words < thresholds
+
+    def supports(self, reports: Any, category: int) -> BoolArray:
+        return np.asarray(reports, np.bool_)[:, category]
 
     def support(self, reports: Any) -> IntArray:
         return np.asarray(np.count_nonzero(np.asarray(reports, np.bool_), axis=0), np.int64)
@@ -216,6 +229,7 @@ class LocalHashing(CategoryReport):
         """Hash (a c + b) mod (2^31 - 1) to the buckets; ``keys`` holds a and b of every person."""
         return np.asarray((keys[:, 0] * categories + keys[:, 1]) % _PRIME % self._buckets.n_categories, np.int64)
 
+    @observed_report
     def report(self, categories: ArrayLike, source: RandomSource) -> IntArray:
         """Return a, b and the bucket of every person; a and b do not depend on the category."""
         own = self._inside(categories)
@@ -223,7 +237,9 @@ class LocalHashing(CategoryReport):
         keys[:, 0] = np.maximum(keys[:, 0], 1)
         return np.column_stack([keys, self._buckets.report(self._hashed(keys, own), source)])
 
-    def support(self, reports: Any) -> IntArray:
+    def supports(self, reports: Any, category: int) -> BoolArray:
         given = np.asarray(reports, np.int64)
-        found = [int((self._hashed(given, c) == given[:, 2]).sum()) for c in range(self.n_categories)]
-        return np.array(found, np.int64)
+        return np.asarray(self._hashed(given, category) == given[:, 2])
+
+    def support(self, reports: Any) -> IntArray:
+        return np.array([int(self.supports(reports, c).sum()) for c in range(self.n_categories)], np.int64)

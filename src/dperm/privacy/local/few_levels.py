@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidBudget, InvalidInput, Unsupported
 from dperm.privacy.accounting.events import ApproximateDP
+from dperm.privacy.boundary import observed_report
 from dperm.privacy.local.one_bit import LATTICE, exp_lower_bound, public_range, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
@@ -291,6 +292,7 @@ class FewLevels:
         rows = zip(self.table.rows[knot], self.table.rows[knot + 1], strict=True)
         return tuple((LATTICE - up) * here + up * there for here, there in rows)
 
+    @observed_report
     def report(
         self, values: ArrayLike, source: RandomSource, low: ArrayLike = -1.0, high: ArrayLike = 1.0
     ) -> NDArray[np.uint8]:

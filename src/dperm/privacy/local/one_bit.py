@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dperm.errors import InvalidBudget, InvalidInput, Unsupported
 from dperm.privacy.accounting.events import RandomizedResponse
+from dperm.privacy.boundary import observed_report
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray
 from dperm.validation import is_number
@@ -174,6 +175,7 @@ class OneBit:
         ones = int(self.thresholds(value))
         return LATTICE - ones, ones
 
+    @observed_report
     def report(
         self, values: ArrayLike, source: RandomSource, low: ArrayLike = -1.0, high: ArrayLike = 1.0
     ) -> BoolArray:

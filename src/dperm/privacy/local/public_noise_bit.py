@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from dperm.errors import InvalidInput
 from dperm.privacy.accounting.events import ApproximateDP
+from dperm.privacy.boundary import observed_report
 from dperm.privacy.local.one_bit import LATTICE, OneBit, printed_bit_refusal, uniform32
 from dperm.privacy.randomness import RandomSource
 from dperm.types import BoolArray, FloatArray, IntArray
@@ -90,6 +91,7 @@ class PublicNoiseBit:
             inside = np.clip(np.rint(wanted), np.floor(low) + 2.0, np.ceil(high) - 2.0)
             return inside.astype(np.int64)
 
+    @observed_report
     def report(self, values: ArrayLike, y: ArrayLike, source: RandomSource) -> BoolArray:
         """Return every person's bit, for values in [0, 1] and public noise y."""
         thresholds = self.thresholds(values, y)

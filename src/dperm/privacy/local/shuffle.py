@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from dperm.errors import InvalidBudget, InvalidInput, Unsupported
+from dperm.privacy.accounting.consistency import refuse_contradiction
 from dperm.privacy.accounting.guarantee import Guarantee
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.local.one_bit import LATTICE
@@ -75,6 +76,14 @@ class ShuffleBound:
     delta: float
     lower: float
     closed_form: float
+
+    def __post_init__(self) -> None:
+        refuse_contradiction(f"epsilon of shuffled reports at delta {self.delta:g}", self.lower, self.epsilon)
+
+    @property
+    def looseness(self) -> float:
+        """By how much the upper bound may exceed the true worst case."""
+        return self.epsilon - self.lower
 
 
 def closed_form_epsilon(epsilon: float, n: int, delta: float) -> float:
@@ -265,7 +274,7 @@ class Shuffled:
                 f"{self.collector} who sent what",
                 f"{self.n} people follow the protocol, each of them reports once",
             ),
-            looseness=max(0.0, bound.epsilon - bound.lower),
+            looseness=bound.looseness,
         )
 
 

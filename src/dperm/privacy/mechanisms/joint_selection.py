@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from dperm.errors import InvalidInput
 from dperm.privacy.mechanisms.selection import TwoLevelRace, decide_race, race_scale
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.privacy.randomness import RandomSource
-from dperm.types import FloatArray
 
 __all__ = ["N_WORDS", "Finalist", "JointSelection", "joint_winner"]
 
@@ -59,9 +58,7 @@ class JointSelection(NoisyMax):
 
     kind: ClassVar[str] = "selection"
 
-    def apply(  # type: ignore[override]
-        self, value: FloatArray | TwoLevelRace, sensitivity: float, bound: float, source: RandomSource
-    ) -> Finalist:
+    def draw(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
         if isinstance(value, TwoLevelRace):
             raise InvalidInput("a joint selection takes scores, not a TwoLevelRace.")
         scores = np.clip(np.asarray(value, np.float64).ravel(), -bound, bound)

@@ -24,11 +24,12 @@ from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray, IntArray
 from dperm.validation import positive
 
-__all__ = ["Lattice", "floor_noise"]
+__all__ = ["MOST_EXTRA", "Lattice", "floor_noise", "most_extra"]
 
 _CHUNK = 1 << 14  # stays in the processor's cache
 _LARGEST_SCALE = 2.0**40
-_INFLATION = 2.0**-11  # rounding to the lattice may cost at most this much more noise
+#: share by which rounding to the lattice may raise the noise, unless the noise is very large: :func:`most_extra`
+MOST_EXTRA = 2.0**-11
 _TINIEST = 1e-200
 _NOT_FINITE = "a query returned a value that is not finite; nothing was released."
 _UP = 1.0 + 2.0**-49  # outward rounding: covers the few operations it follows
@@ -109,6 +110,25 @@ def _exact_cell(digits: int, guess: int, scale: float, source: RandomSource, kin
     return low
 
 
+def _rounding(size: int, kind: str) -> float:
+    """Return how far rounding can move two values apart, in lattice steps."""
+    return math.sqrt(size) * _UP if kind == "gaussian" else float(size)
+
+
+def most_extra(noise_multiplier: float, size: int, kind: str = "gaussian") -> float:
+    """Return the largest share by which the noise of a lattice exceeds the planned one.
+
+    It is :data:`MOST_EXTRA`, or more for noise so large that the sampler's largest scale makes the lattice coarse. The
+    step is then at most ``2**-37`` times the noise: that scale over 4, rounded up to a power of two.
+
+    >>> round(2048 * most_extra(1.0, 100), 6)
+    1.0
+    >>> round(2048 * most_extra(2.0**30, 100), 6)
+    160.0
+    """
+    return max(MOST_EXTRA, _rounding(size, kind) * noise_multiplier * 8.0 / _LARGEST_SCALE) * _UP
+
+
 @dataclass(frozen=True)
 class Lattice:
     """Spacing and noise scale for one release, computed from public numbers only.
@@ -145,8 +165,8 @@ class Lattice:
                 "a release needs at least one coordinate, and a sensitivity and a noise multiplier between 1e-200 and "
                 "1e200."
             )
-        rounding = math.sqrt(size) * _UP if kind == "gaussian" else float(size)
-        spacing = 2.0 ** math.floor(math.log2(sensitivity * _INFLATION / rounding))
+        rounding = _rounding(size, kind)
+        spacing = 2.0 ** math.floor(math.log2(sensitivity * MOST_EXTRA / rounding))
         # coarse enough for the largest scale of the sampler, and further down fine enough for 256 steps of noise
         spacing = max(spacing, 2.0 ** math.ceil(math.log2(sensitivity * noise_multiplier / (_LARGEST_SCALE / 4.0))))
         steps = (sensitivity / spacing + rounding) * _UP

@@ -116,7 +116,7 @@ class PerturbedObjective(Mechanism):
         apart = 2.0 * norm / self.strength * _UP
         return Lattice.design(apart, OUTPUT_RATIO * self.noise_multiplier, size, bound, "gaussian")
 
-    def apply(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> FloatArray:
+    def draw(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> FloatArray:
         if not isinstance(value, PrivateObjective):
             raise InvalidInput("objective perturbation needs a query that returns an objective.")
         if value.curvature_ratio > self.curvature_ratio or value.strength < self.strength:

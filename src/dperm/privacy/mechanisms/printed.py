@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -86,7 +86,7 @@ class LaplaceInsideMax(Mechanism):
     def _lattice(self, sensitivity: float, bound: float) -> Lattice:
         return Lattice.design(sensitivity, self.noise_multiplier, 1, bound, "laplace")
 
-    def apply(self, value: FloatArray, sensitivity: float, bound: float, source: RandomSource) -> int:
+    def draw(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
         noisy = self._lattice(sensitivity, bound).release(value, source, self.sampler)
         return int(np.argmax(self.score(noisy)))
 

@@ -9,6 +9,7 @@ itself is never released. Mechanism: Abadi et al. 2016 (arXiv 1607.00133). Cost:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,13 +21,49 @@ from dperm.errors import InvalidInput
 from dperm.privacy.accounting.events import Event, Gaussian, PoissonGaussian
 from dperm.privacy.mechanisms.lattice import Lattice
 from dperm.privacy.mechanisms.standard import MECHANISMS, GaussianNoise
-from dperm.privacy.randomness import RandomSource
+from dperm.privacy.randomness import KeyedWords, RandomSource
 from dperm.types import BoolArray, FloatArray
 
-__all__ = ["SampledGaussianNoise", "Summands", "poisson_sample"]
+__all__ = ["ChosenPeople", "PoissonSample", "Sample", "SampledGaussianNoise", "Summands"]
 
 
 _SMALLEST_RATE = 2.0**-40  # far below one person in any table, far above the 2^-64 of a word
+
+
+class Sample(ABC):
+    """Which people are summed; asked piece by piece, where their rows are."""
+
+    @abstractmethod
+    def people(self, start: int, stop: int) -> BoolArray:
+        """Return True for the people who are in the sample, of those numbered from ``start`` up to ``stop``."""
+
+
+@dataclass(frozen=True, repr=False)
+class ChosenPeople(Sample):
+    """The people where a mask is True."""
+
+    mask: BoolArray
+
+    def people(self, start: int, stop: int) -> BoolArray:
+        return self.mask[start:stop]
+
+
+@dataclass(frozen=True, repr=False)
+class PoissonSample(Sample):
+    """Each person with probability floor(rate 2^64) / 2^64, never more than ``rate``; the same in every split.
+
+    One word of ``words`` decides about one person, so machines that hold different people need not be told who is in.
+    """
+
+    rate: float
+    words: KeyedWords
+
+    def people(self, start: int, stop: int) -> BoolArray:
+        if self.rate == 1.0:
+            return np.ones(stop - start, np.bool_)
+        threshold = int(Fraction(self.rate) * 2**64)  # exact: a double is a fraction
+        taken: BoolArray = self.words.words(start, stop) < np.uint64(threshold)
+        return taken
 
 
 class Summands:
@@ -39,12 +76,12 @@ class Summands:
     size : int
         Number of coordinates of the sum.
     total : callable
-        Exact sum over the people where a boolean mask is True.
+        Exact sum over the people of a :class:`Sample`.
     """
 
     __slots__ = ("_total", "n_people", "size")
 
-    def __init__(self, n_people: int, size: int, total: Callable[[BoolArray], FloatArray]) -> None:
+    def __init__(self, n_people: int, size: int, total: Callable[[Sample], FloatArray]) -> None:
         self.n_people = n_people
         self.size = size
         self._total = total
@@ -52,13 +89,20 @@ class Summands:
     @classmethod
     def of_rows(cls, rows: FloatArray) -> Summands:
         """Use every row of an array as one person's summand."""
-        return cls(len(rows), math.prod(rows.shape[1:]), lambda mask: np.asarray(rows[mask].sum(axis=0)))
+        n_people = len(rows)
 
-    def total(self, mask: BoolArray) -> FloatArray:
-        """Return the sum over the people in the mask."""
-        if mask.shape != (self.n_people,) or mask.dtype != np.bool_:
+        def total(sample: Sample) -> FloatArray:
+            return np.asarray(rows[sample.people(0, n_people)].sum(axis=0))
+
+        return cls(n_people, math.prod(rows.shape[1:]), total)
+
+    def total(self, sample: Sample | BoolArray) -> FloatArray:
+        """Return the sum over the people of a sample, which may be a mask with True or False for every person."""
+        if isinstance(sample, Sample):
+            return self._total(sample)
+        if sample.shape != (self.n_people,) or sample.dtype != np.bool_:
             raise InvalidInput("a sample must be True or False for every person.")
-        return self._total(mask)
+        return self._total(ChosenPeople(sample))
 
     def __array__(self, *args: Any, **kwargs: Any) -> FloatArray:
         raise TypeError("summands are private and not an array: only a sampling mechanism may sum them.")
@@ -68,15 +112,6 @@ class Summands:
 
     def __repr__(self) -> str:
         return f"Summands(size={self.size})"
-
-
-def poisson_sample(n: int, rate: float, source: RandomSource) -> BoolArray:
-    """Sample each of ``n`` people with probability floor(rate 2^64) / 2^64, never more than ``rate``."""
-    if rate == 1.0:
-        return np.ones(n, np.bool_)
-    threshold = int(Fraction(rate) * 2**64)  # exact: a double is a fraction
-    taken: BoolArray = source.words(n) < np.uint64(threshold)
-    return taken
 
 
 @dataclass(frozen=True)
@@ -103,10 +138,10 @@ class SampledGaussianNoise(GaussianNoise):
     def _lattice(self, sensitivity: float, bound: float, size: int) -> Lattice:
         return Lattice.design(sensitivity, self.noise_multiplier, size, bound, GaussianNoise.kind)
 
-    def apply(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> FloatArray:
+    def draw(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> FloatArray:
         if not isinstance(value, Summands):
             raise InvalidInput("a sampled release needs a query that returns each person's summand separately.")
-        total = value.total(poisson_sample(value.n_people, self.rate, source))
+        total = value.total(PoissonSample(self.rate, source.keyed_words()))
         return self._lattice(sensitivity, bound, value.size).release(total, source, self.sampler)
 
 

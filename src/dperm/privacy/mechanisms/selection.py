@@ -176,6 +176,13 @@ class TwoLevelRace:
         if done == OUTSIDE:
             raise InvalidInput("an update names a candidate that is not in the race.")
 
+    def scores(self) -> FloatArray:
+        """Return the scores of all candidates, up to the rounding of their weights; private, for checks."""
+        with np.errstate(divide="ignore"):
+            logits = np.log(self._parts) + self._powers * np.log(2.0)
+        scores = (self.scale * logits).ravel()
+        return np.where(np.isfinite(scores), scores, 0.0)[: self.size]
+
     def select(self, source: RandomSource) -> int:
         """Return the winner."""
         words = source.words(2)

@@ -1,7 +1,8 @@
 """Mechanisms: they turn a value and its sensitivity into a released value, and state the event that it costs.
 
 A mechanism holds public numbers only. ``apply`` gets the value, its sensitivity and its public bound from the query
-and draws from a :class:`~dperm.privacy.randomness.RandomSource`. Proofs: ``lattice.proof.md``, ``selection.proof.md``.
+and draws from a :class:`~dperm.privacy.randomness.RandomSource`. Checks see every use of it (``privacy/boundary.py``),
+so a subclass overrides ``draw`` and never ``apply``. Proofs: ``lattice.proof.md``, ``selection.proof.md``.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dperm.errors import InvalidInput
 from dperm.privacy.accounting.events import Event, Gaussian, Laplace, Selection
+from dperm.privacy.boundary import current_observer
 from dperm.privacy.mechanisms.lattice import Lattice
 from dperm.privacy.mechanisms.selection import TwoLevelRace, gumbel_race, race_scale
 from dperm.privacy.randomness import RandomSource
-from dperm.types import FloatArray
 
 __all__ = ["MECHANISMS", "GaussianNoise", "LaplaceNoise", "Mechanism", "NoisyMax"]
 
@@ -57,9 +58,17 @@ class Mechanism(ABC):
     def event(self, replacement_ratio: float) -> Event:
         """Return the cost of one use."""
 
-    @abstractmethod
-    def apply(self, value: FloatArray, sensitivity: float, bound: float, source: RandomSource) -> Any:
+    @final
+    def apply(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
         """Return the released value."""
+        observer = current_observer()
+        if observer is None:
+            return self.draw(value, sensitivity, bound, source)
+        return observer.apply(self, value, sensitivity, bound, source)
+
+    @abstractmethod
+    def draw(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
+        """Add the noise; called by ``apply`` only."""
 
     @abstractmethod
     def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
@@ -79,7 +88,7 @@ class GaussianNoise(Mechanism):
     def _lattice(self, sensitivity: float, bound: float, size: int) -> Lattice:
         return _designed(sensitivity, self.noise_multiplier, size, bound, self.kind)
 
-    def apply(self, value: FloatArray, sensitivity: float, bound: float, source: RandomSource) -> FloatArray:
+    def draw(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
         return self._lattice(sensitivity, bound, np.size(value)).release(value, source, self.sampler)
 
     def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
@@ -112,7 +121,7 @@ class NoisyMax(Mechanism):
     def event(self, replacement_ratio: float) -> Event:
         return Selection(self.noise_multiplier, replacement_ratio)
 
-    def apply(self, value: FloatArray | TwoLevelRace, sensitivity: float, bound: float, source: RandomSource) -> int:
+    def draw(self, value: Any, sensitivity: float, bound: float, source: RandomSource) -> Any:
         if isinstance(value, TwoLevelRace):  # scores that are kept up to date between selections
             if value.sensitivity < sensitivity or value.noise_multiplier < self.noise_multiplier:
                 raise InvalidInput("a TwoLevelRace was built with less noise than this selection is charged for.")

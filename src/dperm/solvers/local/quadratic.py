@@ -10,12 +10,24 @@ from scipy import stats
 
 from dperm.types import FloatArray
 
-__all__ = ["Estimate", "NoisyQuadratic", "interval", "kept_fraction", "shrinkage_factors", "significance_threshold"]
+__all__ = [
+    "FLAT",
+    "OUTSIDE",
+    "Estimate",
+    "NoisyQuadratic",
+    "interval",
+    "kept_fraction",
+    "shrinkage_factors",
+    "significance_threshold",
+]
 
 #: intervals need every curvature to exceed its noise by this factor, because the delta method is linear in the noise
 _CURVATURE_TO_NOISE = 4.0
 #: probability that weights are kept although there is only noise
 _FALSE_ALARM = 0.01
+#: reasons against intervals
+FLAT = "the smallest curvature is not clearly above its noise: ask more people"
+OUTSIDE = "the minimiser lies outside the ball of weights: use a larger radius"
 
 
 @dataclass(frozen=True)
@@ -136,9 +148,9 @@ def interval(
     noise = math.sqrt(float(curvature_variance.sum(axis=1).max()))
     values, axes = np.linalg.eigh(curvature)
     if values[0] <= _CURVATURE_TO_NOISE * noise:
-        return None, "the smallest curvature is not clearly above its noise: ask more people"
+        return None, FLAT
     if np.linalg.norm(weights) >= radius:
-        return None, "the minimiser lies outside the ball of weights: use a larger radius"
+        return None, OUTSIDE
     inverse = (axes / values) @ axes.T
     return inverse @ gradient_covariance @ inverse, None
 

@@ -200,4 +200,4 @@ def write_predictions(made: Mapping[str, Any], out: Path | None, own: OwnRows | 
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*keys, *columns])
     writer.writerows(zip(*keys.values(), *(made[name] for name in columns), strict=True))
-    write_atomically(out, text.getvalue())
+    write_atomically(out, text.getvalue(), private=True)  # one line per person

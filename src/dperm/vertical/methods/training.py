@@ -142,8 +142,8 @@ class _TrainingBase:
 
     def prepare(self, spec: RunSpec) -> PreparedRun:
         task = build_task(spec)
-        fingerprint = self.ledger.fingerprint([self._values])
-        rows = self.ledger.fingerprint([[fingerprint, self._alignment], *self._units])
+        fingerprint = self.ledger.fingerprint(self._values.reshape(len(self._values), -1))
+        rows = self.ledger.ordered_digest([[self._alignment], self._values, *self._units])
         return PreparedRun(task.calibrated, self.ledger, task.neighbours, fingerprint, _unbounded(spec, task), rows)
 
 
@@ -228,14 +228,7 @@ class LabelHandler(_TrainingBase):
 
     def finish(self, spec: RunSpec, program: CoordinatorProgram) -> Any:
         result = program.result()
-        spent = self.ledger.spent()
-        ledger_entry = {
-            "dataset": self.ledger.dataset,
-            "spent_after": spent.epsilon,
-            "delta": spent.delta,
-            "head": self.ledger.head,
-        }
-        report = replace(result.report, ledger=ledger_entry)
+        report = replace(result.report, ledger=self.ledger.for_report())
         model = {
             "format": MODEL_FORMAT,
             "run": spec.run,

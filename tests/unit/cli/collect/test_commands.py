@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,37 @@ def test_an_estimate_states_that_it_is_shrunk(run: Any) -> None:
         assert "unshrunk" in text
         assert all(f"{value:.4g}" in text for value in middle.ravel())
     assert np.abs(model["kept"]).max() < 1.0
+
+
+def test_an_attacked_estimate_is_marked_and_trimmed(run: Any) -> None:
+    run("init", "speed.json", *SPEED)
+    run("simulate", "speed.json", "--people", "200000")
+    text = " ".join(run("estimate", "speed").split())
+    assert "answered as often as devices draw them (p = " in text
+    assert "SUSPICIOUS" not in text
+    assert "nothing was left out" in run("estimate", "speed", "--trimmed")
+    honest = json.loads(run("estimate", "speed", "--json"))
+    n = 20_000
+    with store.open_store("collect.db") as opened:
+        one = opened.find("speed")
+        opened.add([store.Entry(one.digest, np.arange(n), np.ones(n, np.uint64), np.zeros(n, np.int64))], 0.0)
+    text = " ".join(run("estimate", "speed").split())
+    assert "SUSPICIOUS: some questions were answered more often than devices draw them" in text
+    assert "answered too unevenly (p = 1e-300 or less, marked below 1e-06)" in text
+    # the words of the page, and as many reports as it shows
+    assert re.search(r"question 0 \(target × seconds\): \d\d,\d{3} reports, \d\d,\d{3} expected", text)
+    assert "No intervals: the counts contradict each other, as made-up reports can make them." in text
+    assert "radius" not in text
+    assert "See it with --trimmed." in text
+    data = json.loads(run("estimate", "speed", "--json"))
+    assert data["suspicious"]
+    first = [one["model"]["coef"][0][0] for one in (honest, data, data["trimmed"])]
+    assert first[0] > 0.2
+    assert first[1] < -0.3
+    assert first[2] > -0.02
+    trimmed = " ".join(run("estimate", "speed", "--trimmed").split())
+    assert f"Trimmed estimate: {data['trimmed']['removed']:,} reports are left out" in trimmed
+    assert f"seconds {first[2]:.4g}" in trimmed
 
 
 def test_an_interval_stays_in_its_range_and_in_order() -> None:
@@ -280,19 +312,46 @@ def test_a_collector_that_is_not_there(run: Any) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["127.0.0.1:8000", "http://127.0.0.1:8000", "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1/speed/schema",
+    ["127.0.0.1:8000", "http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1/speed/schema",
      "http://127.0.0.1:8000/speed", "ftp://127.0.0.1/v1/speed"],
 )  # fmt: skip
 def test_a_wrong_address_names_the_right_form(run: Any, url: str) -> None:
     run("init", "speed.json", *SPEED)
-    for command in (["send", url, "--value", "a=1"], ["simulate", "speed.json", "--url", url]):
-        with pytest.raises(InvalidInput, match=r"write it like http://127\.0\.0\.1:8000/v1/NAME\."):
-            run(*command)
-    if url != "http://127.0.0.1:8000":
-        with pytest.raises(InvalidInput if "speed" not in url or "v1" in url else RunError):
-            run("estimate", "speed", "--url", url)
-    with pytest.raises(InvalidInput, match=r"write it like http://127\.0\.0\.1:8000\."):
-        run("estimate", "speed", "--url", "http://127.0.0.1:8000/v1/speed")
+    with pytest.raises(InvalidInput, match=r"write it like http://127\.0\.0\.1:8000/v1/NAME\."):
+        run("send", url, "--value", "a=1")
+    if url.endswith("/speed") and url.startswith("http"):
+        return  # a collector may be at a path of its own
+    both = r"write it like http://127\.0\.0\.1:8000/v1/NAME or http://127\.0\.0\.1:8000\."
+    for command in (["estimate", "speed"], ["simulate", "speed.json"]):
+        with pytest.raises(InvalidInput, match=both):
+            run(*command, "--url", url)
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1/speed", "/v1/speed/"])
+def test_simulate_and_estimate_take_both_forms_of_an_address(run: Any, tmp_path: Path, end: str) -> None:
+    run("init", "speed.json", *SPEED)
+    (tmp_path / "batch.txt").write_text("a" * 32)
+    for command in (["estimate", "speed"], ["simulate", "speed.json", "--batch-secret", "batch.txt"]):
+        with pytest.raises(RunError, match="cannot be reached"):
+            run(*command, "--url", f"http://127.0.0.1:9{end}")
+        with pytest.raises(InvalidInput, match="another collection than 'speed'"):
+            run(*command, "--url", "http://127.0.0.1:9/v1/other")
+
+
+@pytest.mark.parametrize("content", [None, "secret"])
+def test_a_refused_secret_names_the_command_that_makes_one(run: Any, tmp_path: Path, content: str | None) -> None:
+    """The command makes a file that is accepted."""
+    run("init", "speed.json", *SPEED)
+    if content is not None:
+        (tmp_path / "my batch.txt").write_text(content)
+    command = ["simulate", "speed.json", "--url", "http://127.0.0.1:9", "--batch-secret", "my batch.txt"]
+    with pytest.raises(InvalidInput) as refused:
+        run(*command)
+    made = str(refused.value).partition("Make one: ")[2]
+    assert made in (Path(__file__).parents[4] / "docs/collect.md").read_text().replace("batch.txt", "'my batch.txt'")
+    subprocess.run(made.replace("python ", f"{sys.executable} ", 1), shell=True, check=True, cwd=tmp_path)
+    with pytest.raises(RunError, match="cannot be reached"):
+        run(*command)
 
 
 def test_too_few_people_are_reported(run: Any) -> None:

@@ -21,11 +21,14 @@ from dperm.collect.sdk.python import Device
 from dperm.collect.sdk.python.device import parse_task
 from dperm.collect.service import wire
 from dperm.collect.service.service import Service
+from dperm.collect.service.sources import SourceLimit
 from dperm.collect.service.tokens import mint
 from dperm.collect.store.store import Store, open_store
 from dperm.privacy import RandomSource
 
 ID = "00112233445566778899aabbccddeeff"
+SECRET = "0123456789abcdef" * 4
+OPERATOR = {"authorization": f"Bearer {SECRET}"}
 
 
 def _run(store: Store, use: Callable[[Any], Awaitable[None]], client: Any, **options: Any) -> Service:
@@ -76,11 +79,11 @@ def test_many_reports_and_packed_ones(sqlite: Store, logistic: Collection, clien
     same = wire.pack(
         logistic.digest, bytes.fromhex("".join(r["id"] for r in reports)), np.arange(100) % 8, np.arange(100) % 2
     )
-    kind = {"content-type": wire.PACKED}
+    kind = {"content-type": wire.PACKED, **OPERATOR}
 
     async def use(to: Any) -> None:
         path = "/v1/logistic/reports"
-        assert json.loads((await to.request("POST", path, body))[2])["accepted"] == 100
+        assert json.loads((await to.request("POST", path, body, OPERATOR))[2])["accepted"] == 100
         # parts of a body are put together
         halves = [packed[:1000], packed[1000:]]
         assert json.loads((await to.request("POST", path, halves, kind))[2])["accepted"] == 300
@@ -90,7 +93,90 @@ def test_many_reports_and_packed_ones(sqlite: Store, logistic: Collection, clien
         cells = np.bincount(expected % 8 * 2 + expected % 2, minlength=16)
         assert np.array_equal(sqlite.counts(logistic).by_answer.ravel(), cells)
 
-    _run(sqlite, use, client)
+    _run(sqlite, use, client, batch_secret=SECRET)
+
+
+@pytest.mark.parametrize("secret", [None, SECRET])
+def test_batches_need_the_secret(sqlite: Store, logistic: Collection, client: Any, secret: str | None) -> None:
+    """Without it a batch counts nothing, in either form and whatever is claimed; single reports need no secret."""
+    reports = [{"id": os.urandom(16).hex(), "j": 0, "b": 0} for _ in range(20_000)]
+    body = json.dumps({"task": logistic.digest, "reports": reports[:2]}).encode()
+    packed = wire.pack(logistic.digest, os.urandom(16 * 20_000), np.zeros(20_000), np.zeros(20_000))
+    one = json.dumps({"task": logistic.digest, "reports": reports[:1]}).encode()
+    kind = {"content-type": wire.PACKED}
+    wrong = ["", "Bearer None", "Bearer ", SECRET, f"Bearer {SECRET[:-1]}", f"bearer {SECRET}", f"Bearer {SECRET}\xff"]
+
+    async def use(to: Any) -> None:
+        path = "/v1/logistic/reports"
+        for claimed in wrong + ([f"Bearer {SECRET}"] if secret is None else []):
+            for content, headers in ((body, {}), (packed, kind)):
+                status, _, answer = await to.request("POST", path, content, {**headers, "authorization": claimed})
+                assert status == 403
+                said = json.loads(answer)["error"]
+                assert "several reports in one request need the operator's secret" in said
+                assert said.startswith("the secret is wrong") == bool(claimed)
+        assert sqlite.counts(logistic).n_people == 0
+        assert (await to.request("POST", path, one))[0] == 201
+        assert (await to.request("POST", path, packed[: 32 + 21], kind))[0] == 201
+        if secret is not None:
+            assert (await to.request("POST", path, body, OPERATOR))[0] == 201
+        # a page of another site cannot send the secret: its browser asks first, and gets no permission
+        allowed = (await to.request("OPTIONS", path))[1]["access-control-allow-headers"]
+        assert allowed == "content-type"
+
+    _run(sqlite, use, client, batch_secret=secret)
+
+
+def test_sources_are_limited_one_by_one(sqlite: Store, logistic: Collection, client: Any) -> None:
+    async def use(to: Any) -> None:
+        path, statuses = "/v1/logistic/reports", []
+        for k in range(6):
+            status, headers, answer = await to.request("POST", path, _report(logistic, id=f"{k + 1:016x}" * 2))
+            statuses.append(status)
+        assert statuses == [201] * 3 + [429] * 3
+        assert 1 <= int(headers["retry-after"]) <= 60
+        assert "too many reports from this source" in json.loads(answer)["error"]
+        # the same report later, another source, and the operator
+        to.address = "198.51.100.4"
+        assert (await to.request("POST", path, _report(logistic, id=f"{6:016x}" * 2)))[0] == 201
+        to.address = "203.0.113.9"
+        for k in range(10, 20):
+            assert (await to.request("POST", path, _report(logistic, id=f"{k + 1:016x}" * 2), OPERATOR))[0] == 201
+        assert (await to.request("GET", "/v1/logistic/estimate"))[0] == 200  # reading is not limited
+        assert b"dperm_limited_reports_total 3" in (await to.request("GET", "/metrics"))[2]
+
+    _run(sqlite, use, client, sources=SourceLimit(1.0, 3), batch_secret=SECRET)
+
+
+def test_an_attack_is_marked_everywhere(sqlite: Store, logistic: Collection, client: Any) -> None:
+    """Estimate and metrics say it; both use the published state, and so change together."""
+    n = 400
+
+    async def use(to: Any) -> None:
+        path = "/v1/logistic/reports"
+        kind = {"content-type": wire.PACKED, **OPERATOR}
+        rng = np.random.default_rng(0)
+        honest = rng.choice(8, n, p=logistic.task.probabilities)
+        await to.request("POST", path, wire.pack(logistic.digest, os.urandom(16 * n), honest, honest % 2), kind)
+        data = json.loads((await to.request("GET", "/v1/logistic/estimate"))[2])
+        assert not data["suspicious"]
+        text = (await to.request("GET", "/metrics"))[2].decode()
+        assert 'dperm_suspicious{collection="logistic",version="1"} 0' in text
+        assert json.loads((await to.request("GET", "/v1"))[2])[0]["suspicious"] is False
+        forged = wire.pack(logistic.digest, os.urandom(16 * n), np.zeros(n), np.zeros(n))
+        await to.request("POST", path, forged, kind)
+        await asyncio.sleep(1.1)  # estimates are kept for a second
+        data = json.loads((await to.request("GET", "/v1/logistic/estimate"))[2])
+        assert data["suspicious"]
+        assert data["draws"]["p"] < 1e-6
+        text = (await to.request("GET", "/metrics"))[2].decode()
+        assert 'dperm_suspicious{collection="logistic",version="1"} 1' in text
+        assert json.loads((await to.request("GET", "/v1"))[2])[0]["suspicious"] is True
+        assert data["draws"]["most_drawn"][0]["question"] == "target × seconds"
+        stated = next(line for line in text.splitlines() if line.startswith("dperm_draws_p{"))
+        assert float(stated.split()[1]) == pytest.approx(data["draws"]["p"], rel=1e-4)
+
+    _run(sqlite, use, client, batch_secret=SECRET)
 
 
 _BAD: dict[str, tuple[Any, int]] = {
@@ -140,12 +226,12 @@ def test_a_bad_report_among_good_ones_counts_none(sqlite: Store, logistic: Colle
     async def use(to: Any) -> None:
         path = "/v1/logistic/reports"
         body = json.dumps({"task": logistic.digest, "reports": reports}).encode()
-        assert (await to.request("POST", path, body))[0] == 400
+        assert (await to.request("POST", path, body, OPERATOR))[0] == 400
         for broken in (packed, packed[:-1], packed[:32], b""):
-            assert (await to.request("POST", path, broken, {"content-type": wire.PACKED}))[0] == 400
+            assert (await to.request("POST", path, broken, {"content-type": wire.PACKED, **OPERATOR}))[0] == 400
         assert sqlite.counts(logistic).n_people == 0
 
-    _run(sqlite, use, client)
+    _run(sqlite, use, client, batch_secret=SECRET)
 
 
 def test_large_bodies_other_methods_and_addresses(sqlite: Store, logistic: Collection, client: Any) -> None:
@@ -250,7 +336,7 @@ def test_any_body_is_read_or_refused(body: Any, logistic: Collection) -> None:
         text = json.dumps(body).encode()
     for read, given_bytes in ((wire.read_json, text), (wire.read_packed, bytes.fromhex(logistic.digest) + text)):
         try:
-            entry = read(given_bytes, "logistic", known, None)
+            entry = read(given_bytes, "logistic", known, None, operator=True)
         except wire.Rejected:
             continue
         assert 0 < len(entry.keys) == len(entry.cells) == len(entry.secrets)

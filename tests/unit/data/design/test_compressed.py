@@ -14,7 +14,7 @@ from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
 from dperm.data.design.row_map import RowMap
 from dperm.data.design.scaling import compressed_rows
 from dperm.data.design.weights import BoxedWeights
-from dperm.data.holding.holder import DesignData
+from dperm.data.holding.design_data import DesignData
 from dperm.objective import Logistic
 from dperm.privacy.mechanisms.sampled_noise import Summands
 from dperm.queries import GradientBlock

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from dperm.data.design.bounds import Bounds
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
-from dperm.data.holding.holder import DesignData
+from dperm.data.holding.design_data import DesignData
 from dperm.errors import InvalidBounds
 from dperm.objective import Logistic, Multinomial
 from dperm.queries import FirstMoment, FullGradient, SecondMoment

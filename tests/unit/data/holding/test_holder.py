@@ -18,6 +18,7 @@ from dperm.objective import Logistic, SmoothedHinge
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.boundary import Observer, observing
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.privacy.randomness import RandomSource
@@ -63,7 +64,7 @@ class HoldsAsAttribute(Holds):
         object.__setattr__(self, "hidden", value)
 
 
-class Door:
+class PlannedHolder:
     """A holder with its plan of ``count`` gradients."""
 
     def __init__(self, count=2, neighbours=Neighbours.REPLACE_ONE):
@@ -81,97 +82,99 @@ class Door:
 
 
 @pytest.fixture
-def door():
-    return Door()
+def planned():
+    return PlannedHolder()
 
 
-def test_a_planned_release_is_made_and_recorded(door):
-    value = door.holder.release(door.query(), door.mechanism)
-    assert value.shape == door.weights.shape
-    assert not np.array_equal(value, door.query().evaluate(door.data))
-    (line,) = door.holder.released
-    facts = door.data.facts
-    assert line.sensitivity == door.query().sensitivity(facts, Neighbours.REPLACE_ONE)
-    assert line.noise_scale >= line.sensitivity * door.mechanism.noise_multiplier
-    assert [record.query for record in door.scope.records] == ["gradient"]
+def test_a_planned_release_is_made_and_recorded(planned):
+    value = planned.holder.release(planned.query(), planned.mechanism)
+    assert value.shape == planned.weights.shape
+    assert not np.array_equal(value, planned.query().evaluate(planned.data))
+    (line,) = planned.holder.released
+    facts = planned.data.facts
+    assert line.sensitivity == planned.query().sensitivity(facts, Neighbours.REPLACE_ONE)
+    assert line.noise_scale >= line.sensitivity * planned.mechanism.noise_multiplier
+    assert [record.query for record in planned.scope.records] == ["gradient"]
 
 
 def test_zero_out_uses_half_the_sensitivity():
-    one, two = Door(neighbours=Neighbours.ZERO_OUT), Door()
-    for door in (one, two):
-        door.holder.release(door.query(), door.mechanism)
+    one, two = PlannedHolder(neighbours=Neighbours.ZERO_OUT), PlannedHolder()
+    for planned in (one, two):
+        planned.holder.release(planned.query(), planned.mechanism)
     assert one.holder.released[0].sensitivity * 2 == two.holder.released[0].sensitivity
 
 
 @pytest.mark.parametrize("mechanism", [LaplaceNoise, NoisyMax])
-def test_a_sensitivity_in_the_wrong_norm_is_refused(door, mechanism):
+def test_a_sensitivity_in_the_wrong_norm_is_refused(planned, mechanism):
     with pytest.raises(InvalidInput, match=r"needs a sensitivity in l.*states it in l2"):
-        door.holder.release(door.query(Tripwire), mechanism(1.0))
+        planned.holder.release(planned.query(Tripwire), mechanism(1.0))
     with pytest.raises(InvalidInput, match="states it in linf"):
-        door.holder.release(AtomScores(Logistic(), door.weights), door.mechanism)
-    assert not door.scope.records
+        planned.holder.release(AtomScores(Logistic(), planned.weights), planned.mechanism)
+    assert not planned.scope.records
 
 
-def test_a_release_past_the_plan_is_refused_before_it_is_evaluated(door):
+def test_a_release_past_the_plan_is_refused_before_it_is_evaluated(planned):
     for _ in range(2):
-        door.holder.release(door.query(), door.mechanism)
+        planned.holder.release(planned.query(), planned.mechanism)
     with pytest.raises(PlanViolation, match="release 3 of 'gradient' was attempted; 2 are planned"):
-        door.holder.release(door.query(Tripwire), door.mechanism)
-    assert len(door.holder.released) == 2
+        planned.holder.release(planned.query(Tripwire), planned.mechanism)
+    assert len(planned.holder.released) == 2
 
 
-def test_a_query_outside_the_plan_is_refused_before_it_is_evaluated(door):
-    query = GradientBlock(Logistic(), door.weights, None, (0,))
+def test_a_query_outside_the_plan_is_refused_before_it_is_evaluated(planned):
+    query = GradientBlock(Logistic(), planned.weights, None, (0,))
     with pytest.raises(PlanViolation, match="the plan does not contain"):
-        door.holder.release(query, door.mechanism)
+        planned.holder.release(query, planned.mechanism)
     with pytest.raises(PlanViolation, match="the plan does not contain"):
-        door.holder.release(door.query(Tripwire), door.mechanism, group="another")
+        planned.holder.release(planned.query(Tripwire), planned.mechanism, group="another")
 
 
-def test_less_noise_than_planned_is_refused_before_it_is_evaluated(door):
+def test_less_noise_than_planned_is_refused_before_it_is_evaluated(planned):
     for factor in (0.5, 1.0 - 1e-15, 2.0):
-        cheap = replace(door.mechanism, noise_multiplier=door.mechanism.noise_multiplier * factor)
+        cheap = replace(planned.mechanism, noise_multiplier=planned.mechanism.noise_multiplier * factor)
         with pytest.raises(PlanViolation, match="cost differs from the plan"):
-            door.holder.release(door.query(Tripwire), cheap)
+            planned.holder.release(planned.query(Tripwire), cheap)
 
 
-def test_a_different_replacement_ratio_is_a_different_event(door):
+def test_a_different_replacement_ratio_is_a_different_event(planned):
     class Cheaper(Tripwire):
         replacement_ratio = 1.0
 
     with pytest.raises(PlanViolation, match="cost differs from the plan"):
-        door.holder.release(door.query(Cheaper), door.mechanism)
+        planned.holder.release(planned.query(Cheaper), planned.mechanism)
 
 
-def test_nothing_is_released_after_the_scope_is_closed(door):
-    with door.scope:
-        door.holder.release(door.query(), door.mechanism)
+def test_nothing_is_released_after_the_scope_is_closed(planned):
+    with planned.scope:
+        planned.holder.release(planned.query(), planned.mechanism)
     with pytest.raises(PlanViolation, match="after the fit had been settled"):
-        door.holder.release(door.query(Tripwire), door.mechanism)
-    assert [record.forfeited for record in door.scope.records] == [False, True]
+        planned.holder.release(planned.query(Tripwire), planned.mechanism)
+    assert [record.forfeited for record in planned.scope.records] == [False, True]
 
 
-def test_a_planned_release_that_fails_stays_charged(door):
-    with pytest.raises(Evaluated), door.scope:
-        door.holder.release(door.query(Tripwire), door.mechanism)
-    assert len(door.scope.records) == 2
-    assert door.ledger.spent().n_fits == 1
+def test_a_planned_release_that_fails_stays_charged(planned):
+    with pytest.raises(Evaluated), planned.scope:
+        planned.holder.release(planned.query(Tripwire), planned.mechanism)
+    assert len(planned.scope.records) == 2
+    assert planned.ledger.spent().n_fits == 1
 
 
-def test_bad_queries_are_refused_before_the_charge(door):
+def test_bad_queries_are_refused_before_the_charge(planned):
     with pytest.raises(InvalidInput, match="needs a Query"):
-        door.holder.release(lambda data: data.target, door.mechanism)
+        planned.holder.release(lambda data: data.target, planned.mechanism)
     with pytest.raises(InvalidInput, match="weights must have shape"):
-        door.holder.release(Tripwire(Logistic(), np.zeros(99)), door.mechanism)
+        planned.holder.release(Tripwire(Logistic(), np.zeros(99)), planned.mechanism)
     with pytest.raises(InvalidInput, match="weights must be finite"):
-        door.holder.release(Tripwire(Logistic(), np.full_like(door.weights, np.nan)), door.mechanism)
+        planned.holder.release(Tripwire(Logistic(), np.full_like(planned.weights, np.nan)), planned.mechanism)
     with pytest.raises(InvalidInput, match="outside a design"):
-        door.holder.release(GradientBlock(Logistic(), door.weights, None, (99,)), door.mechanism, group="gradient")
-    assert not door.scope.records
+        planned.holder.release(
+            GradientBlock(Logistic(), planned.weights, None, (99,)), planned.mechanism, group="gradient"
+        )
+    assert not planned.scope.records
 
 
-def test_queries_of_one_family_share_their_numbers_and_others_do_not(door):
-    d = len(door.weights)
+def test_queries_of_one_family_share_their_numbers_and_others_do_not(planned):
+    d = len(planned.weights)
     boxed = BoxedWeights(np.zeros(d), 8.0)
 
     class Halved(GradientBlock):
@@ -182,56 +185,56 @@ def test_queries_of_one_family_share_their_numbers_and_others_do_not(door):
         return [
             cls(loss, weights, clip, columns)
             for loss in (Logistic(), SmoothedHinge(0.5), SmoothedHinge(2.0))
-            for weights in (boxed, boxed.with_weight(0, 3.0), door.weights)
+            for weights in (boxed, boxed.with_weight(0, 3.0), planned.weights)
             for clip in (None, 0.1, 0.2)
             for columns in ((0,), (1,), (0, 1))
         ]
 
     seen = {}
     for query in [*blocks(GradientBlock), *blocks(Halved), GradientCoordinate(Logistic(), boxed, None, (0,))]:
-        released, bound, event = door.holder._public_numbers(query, door.mechanism, None)
-        assert released.sensitivity == query.sensitivity(door.holder.facts, door.holder.neighbours)
-        assert released.size == query.size(door.holder.facts)
+        released, bound, event = planned.holder._public_numbers(query, planned.mechanism, None)
+        assert released.sensitivity == query.sensitivity(planned.holder.facts, planned.holder.neighbours)
+        assert released.size == query.size(planned.holder.facts)
         assert released.query == query.name
-        assert bound == query.bound(door.holder.facts)
-        assert event == door.mechanism.event(query.replacement_ratio)
+        assert bound == query.bound(planned.holder.facts)
+        assert event == planned.mechanism.event(query.replacement_ratio)
         if query.family is not None:
             assert seen.setdefault(query.family, released) is released
     assert len(seen) == 3 * 3 * 2
     assert all(query.family is None for query in blocks(Halved))
 
 
-def test_a_shared_value_is_refused_also_in_a_query_of_a_known_family(door):
-    query = GradientBlock(Logistic(), BoxedWeights(np.zeros(len(door.weights)), 8.0), None, (0,))
-    door.holder._public_numbers(query, door.mechanism, "gradient")
+def test_a_shared_value_is_refused_also_in_a_query_of_a_known_family(planned):
+    query = GradientBlock(Logistic(), BoxedWeights(np.zeros(len(planned.weights)), 8.0), None, (0,))
+    planned.holder._public_numbers(query, planned.mechanism, "gradient")
     object.__setattr__(query, "note", Shared(np.zeros(3), TrustedDomain("a", ("b",)), "c"))
     with pytest.raises(PlanViolation, match="a shared value is neither"):
-        door.holder.release(query, door.mechanism, group="gradient")
-    assert not door.scope.records
+        planned.holder.release(query, planned.mechanism, group="gradient")
+    assert not planned.scope.records
 
 
-def test_a_holder_cannot_be_pickled_or_copied(door):
+def test_a_holder_cannot_be_pickled_or_copied(planned):
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="cannot be pickled"):
-            attempt(door.holder)
+            attempt(planned.holder)
 
 
-def test_reprs_show_no_data(door):
-    target = door.data.target
-    for text in (repr(door.holder), str(door.holder), repr(door.data), repr(door.data.design)):
+def test_reprs_show_no_data(planned):
+    target = planned.data.target
+    for text in (repr(planned.holder), str(planned.holder), repr(planned.data), repr(planned.data.design)):
         assert "array" not in text
         assert repr(target[:3])[6:12] not in text
 
 
 # ------------------------------------------------------------------------------------------ values that are shared
 @pytest.fixture
-def shared(door):
-    return door.holder.share(PartialPredictions(door.weights), DOMAIN)
+def shared(planned):
+    return planned.holder.share(PartialPredictions(planned.weights), DOMAIN)
 
 
-def test_sharing_is_logged_and_stays_inside(door, shared):
-    assert door.holder.shared == [("partial predictions", "clinics")]
-    assert shared.reveal_inside(TrustedDomain("clinics", ("north", "south"))).shape == (door.data.facts.n,)
+def test_sharing_is_logged_and_stays_inside(planned, shared):
+    assert planned.holder.shared == [("partial predictions", "clinics")]
+    assert shared.reveal_inside(TrustedDomain("clinics", ("north", "south"))).shape == (planned.data.facts.n,)
     for stranger in (TrustedDomain("press", ("a",)), TrustedDomain("clinics", ("north", "south", "press"))):
         with pytest.raises(PlanViolation, match="requested in"):
             shared.reveal_inside(stranger)
@@ -282,34 +285,34 @@ def test_its_repr_shows_only_the_domain(shared):
     ],
 )
 @pytest.mark.parametrize("kind", [Holds, HoldsAsAttribute])
-def test_a_query_cannot_carry_a_shared_value(door, shared, wrap, kind):
+def test_a_query_cannot_carry_a_shared_value(planned, shared, wrap, kind):
     holding = np.empty(2, object)
     holding[1] = shared
     value = holding if wrap(None).__class__ is np.ndarray else wrap(shared)
-    for way in (lambda q: door.holder.release(q, door.mechanism), lambda q: door.holder.share(q, DOMAIN)):
+    for way in (lambda q: planned.holder.release(q, planned.mechanism), lambda q: planned.holder.share(q, DOMAIN)):
         with pytest.raises(PlanViolation, match="a shared value is neither"):
             way(kind(value))
-    assert not door.scope.records
+    assert not planned.scope.records
 
 
-def test_a_shared_value_or_a_person_cannot_be_released(door, shared):
+def test_a_shared_value_or_a_person_cannot_be_released(planned, shared):
     with pytest.raises(InvalidInput, match="needs a Query, not Shared"):
-        door.holder.release(shared, door.mechanism)
+        planned.holder.release(shared, planned.mechanism)
     with pytest.raises(InvalidInput):
-        door.holder.release(PartialPredictions(door.weights), door.mechanism)
+        planned.holder.release(PartialPredictions(planned.weights), planned.mechanism)
     with pytest.raises(InvalidInput, match="partial predictions have no release"):
-        PartialPredictions(door.weights).sensitivity(door.data.facts, Neighbours.ZERO_OUT)
+        PartialPredictions(planned.weights).sensitivity(planned.data.facts, Neighbours.ZERO_OUT)
     with pytest.raises(InvalidInput, match="partial predictions have no release"):
-        PartialPredictions(door.weights).bound(door.data.facts)
+        PartialPredictions(planned.weights).bound(planned.data.facts)
     with pytest.raises(TypeError):
-        door.mechanism.apply(shared, 1.0, 1.0, RandomSource(0))
-    assert not door.scope.records
+        planned.mechanism.apply(shared, 1.0, 1.0, RandomSource(0))
+    assert not planned.scope.records
 
 
-def test_moments_are_not_in_this_plan(door):
+def test_moments_are_not_in_this_plan(planned):
     with pytest.raises(PlanViolation):
-        door.holder.release(FirstMoment(), door.mechanism)
-    assert isinstance(door.holder.share(FirstMoment(), DOMAIN), Shared)
+        planned.holder.release(FirstMoment(), planned.mechanism)
+    assert isinstance(planned.holder.share(FirstMoment(), DOMAIN), Shared)
 
 
 def test_seeded_noise_is_refused_if_the_ledger_is_binding(tmp_path):
@@ -336,3 +339,56 @@ def test_nothing_is_shared_without_a_declared_domain():
     holder = DataHolder(problem(), scope, RandomSource(), Neighbours.ZERO_OUT)
     with pytest.raises(PlanViolation, match="no such trusted domain"):
         holder.share(FirstMoment(), DOMAIN)
+
+
+def test_no_attribute_of_a_holder_gives_an_exact_value(planned):
+    """Whatever a holder has, by any name, is neither the data nor a way to evaluate a query without a charge."""
+    exact = planned.query().evaluate(planned.data)
+    for name in dir(planned.holder):
+        value = getattr(planned.holder, name)
+        assert value is not planned.data, name
+        if not callable(value) or name.startswith("__"):
+            continue
+        for arguments in ((planned.query(),), (planned.query(), planned.mechanism), (planned.query(), DOMAIN)):
+            charged, shared = len(planned.scope.records), len(planned.holder.shared)
+            try:
+                given = value(*arguments)
+            except (TypeError, AttributeError, PlanViolation, InvalidInput, ValueError):
+                continue
+            if isinstance(given, Shared):
+                assert len(planned.holder.shared) == shared + 1, name
+                assert given.domain == DOMAIN
+            elif isinstance(given, np.ndarray):
+                assert len(planned.scope.records) == charged + 1, name
+                assert not np.array_equal(given, exact), name
+
+
+def test_an_observer_sees_every_release_and_cannot_skip_a_charge(planned):
+    class Watcher(Observer):
+        def __init__(self):
+            self.seen = []
+
+        def charged(self, query, event):
+            self.seen.append(("charged", query, event))
+
+        def evaluated(self, query, value, facts):
+            self.seen.append(("evaluated", query.name, facts.n))
+            return value
+
+        def apply(self, mechanism, value, sensitivity, bound, source):
+            self.seen.append(("apply", type(mechanism).__name__, sensitivity))
+            return super().apply(mechanism, value, sensitivity, bound, source)
+
+    watcher = Watcher()
+    with observing(watcher):
+        planned.holder.release(planned.query(), planned.mechanism)
+        with pytest.raises(InvalidInput, match="already observed"), observing(Watcher()):
+            pass
+    planned.holder.release(planned.query(), planned.mechanism)  # not seen any more
+    (line, _) = planned.holder.released
+    assert watcher.seen == [
+        ("charged", "gradient", planned.mechanism.event(2.0)),
+        ("evaluated", "gradient", planned.data.facts.n),
+        ("apply", "GaussianNoise", line.sensitivity),
+    ]
+    assert len(planned.scope.records) == 2

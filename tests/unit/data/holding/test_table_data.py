@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dperm.data.holding.table_data import TableData
+from dperm.data.tables.row_source import RowSource
 
 GRID = np.array([-8.0, -1.0, 0.0, 0.5, 1.0, 64.0])
 values = st.sampled_from([-9.0, -8.0, -1.0, -0.5, -0.0, 0.0, 0.5, 0.7, 1.0, 64.0, 1e300])
@@ -21,6 +22,26 @@ def test_ranks_count_records(column, strict):
     below = X < GRID if strict else X <= GRID
     for form in (X, sp.csr_array(X), sp.csc_array(X), sp.coo_array(X)):
         assert TableData(form).ranks(0, GRID, strict=strict).tolist() == below.sum(axis=0).tolist()
+
+
+class Blocks(RowSource):
+    """Rows that are read in parts of two."""
+
+    shape = (3, 5)
+
+    def __init__(self, X):
+        self.X = X
+
+    def _parts(self):
+        yield from (self.X[start : start + 2] for start in (0, 2))
+
+
+def test_rows_that_are_read_in_blocks_are_counted_alike():
+    X = np.random.default_rng(0).choice([-9.0, -1.0, 0.0, 0.7, 64.0], (3, 5))  # more columns than rows
+    for column in range(5):
+        for strict in (False, True):
+            found = TableData(Blocks(X)).ranks(column, GRID, strict=strict)
+            assert found.tolist() == TableData(X).ranks(column, GRID, strict=strict).tolist()
 
 
 def test_duplicate_sparse_entries_count_once():

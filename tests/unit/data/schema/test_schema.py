@@ -343,3 +343,11 @@ def test_a_sentence_names_some_columns_and_counts_the_others():
     (told,) = Schema(columns, Target("y", "classes", ("a", "b"))).assumptions
     assert "x11 (low, high) and 88 more, in the model file" in told
     assert "x12" not in told
+
+
+@pytest.mark.parametrize(("n", "more"), [(1, "low)"), (2, "low and 1 more column)"), (3, "low and 2 more columns)")])
+def test_unconfirmed_columns_are_counted_in_words(n, more):
+    columns = [Column(f"x{k}", "number", 0, 10, unconfirmed=("low",)) for k in range(n)]
+    with pytest.raises(InvalidBounds) as refused:
+        schema_of(*columns).require_confirmed()
+    assert f"(x0: {more}:" in str(refused.value)

@@ -12,6 +12,7 @@ import pytest
 
 from dperm import Bounds, DPLogisticRegression, Guarantee, Ledger, PrivacyReport
 from dperm.errors import DataSetRenamed, InvalidInput
+from dperm.estimators.central.base import prepare_fit
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Composed, Gaussian, Repeat, Selection
 from dperm.solvers import GradientDescent
@@ -68,7 +69,6 @@ def test_a_seeded_fit_has_none_and_never_gets_one(bounds):
         assert one.epsilon == math.inf
         assert one.planned.epsilon <= 1.0
         assert one.randomness == "insecure seed (reproducible)"
-        assert one.ledger["spent_after"] == math.inf
         assert one.summary().startswith("No guarantee: insecure_seed")
     assert strict(report.to_json())["guarantee"] is None
 
@@ -80,7 +80,7 @@ def test_the_seed_itself_is_not_in_the_report():
 def test_a_seeded_fit_spoils_a_ledger_for_good():
     ledger = Ledger()
     fit(ledger=ledger, insecure_seed=0)
-    assert fit(ledger=ledger).privacy_report_.ledger["spent_after"] == math.inf
+    assert ledger.receipt(fit(ledger=ledger).privacy_report_.ledger).spent.epsilon == math.inf
     assert ledger.spent().unbounded
 
 
@@ -197,18 +197,18 @@ def test_public_facts_and_what_is_not_covered():
     assert epsilons == sorted(epsilons)
 
 
-def test_the_ledgers_head_and_spending():
+def test_the_owners_receipt_has_balance_and_head():
     ledger = Ledger(dataset="patients")
     first = fit(ledger=ledger, delta=1e-6).privacy_report_
+    assert sorted(first.ledger) == ["dataset", "neighbours", "reservation"]
     assert first.ledger["dataset"] == "patients"
-    assert first.ledger["head"] == ledger.head
-    assert first.ledger["spent_before"] == 0.0
-    assert first.ledger["spent_after"] == pytest.approx(first.guarantee.epsilon, rel=1e-3)
-    ledger.verify(first.ledger["head"])
+    receipt = ledger.receipt(first.ledger)
+    assert (receipt.dataset, receipt.head) == ("patients", ledger.head)
+    assert receipt.spent.epsilon == pytest.approx(first.guarantee.epsilon, rel=1e-3)
     second = fit(ledger=ledger, delta=1e-6).privacy_report_
-    assert second.ledger["spent_before"] == first.ledger["spent_after"]
-    assert second.ledger["head"] != first.ledger["head"]
-    ledger.verify(first.ledger["head"])
+    assert ledger.receipt(second.ledger).head == ledger.head != receipt.head
+    assert ledger.receipt(first.ledger["reservation"]).head == receipt.head
+    ledger.verify(receipt.head)
     # the second fit spends again: 64 more releases of the same kind
     assert ledger.spent().n_fits == 2
     mu = math.sqrt(2) * first.planned.mu
@@ -219,20 +219,23 @@ def test_the_ledgers_head_and_spending():
 
 def test_without_a_ledger_every_fit_stands_alone():
     model = DPLogisticRegression(bounds=UNIT, delta=1e-6)
-    for _ in range(2):
-        report = model.fit(*people()).privacy_report_
-        assert report.ledger["spent_before"] == 0.0
-        assert report.ledger["spent_after"] == pytest.approx(report.guarantee.epsilon, rel=1e-3)
+    first, second = (model.fit(*people()).privacy_report_ for _ in range(2))
+    assert first.ledger["reservation"] != second.ledger["reservation"]
+    with pytest.raises(InvalidInput, match="it is of another ledger"):
+        Ledger().receipt(first.ledger)
+    with pytest.raises(InvalidInput, match="names no reservation"):
+        Ledger().receipt({})
 
 
-def test_a_renamed_copy_is_charged_to_the_first_name():
+def test_a_renamed_copy_is_charged_to_the_first_name_and_only_the_owner_is_told():
     ledger = Ledger(dataset="patients")
     fit(ledger=ledger)
     with pytest.warns(DataSetRenamed):
         report = fit(ledger=ledger.for_dataset("something else")).privacy_report_
-    assert report.ledger["dataset"] == "patients"
-    assert report.ledger["spent_before"] is None  # the other name's spending is not this data set's
-    assert report.ledger["spent_after"] == ledger.spent().epsilon
+    assert report.ledger["dataset"] == "something else"
+    assert "patients" not in report.to_json()
+    receipt = ledger.receipt(report.ledger)
+    assert (receipt.dataset, receipt.spent.n_fits) == ("patients", 2)
     assert PrivacyReport.from_json(report.to_json()) == report
 
 
@@ -241,3 +244,13 @@ def test_the_report_holds_no_data():
     X[0, 0] = 0.123456789
     model = DPLogisticRegression(bounds=UNIT).fit(X, y)
     assert "123456789" not in model.privacy_report_.to_json()
+
+
+@pytest.mark.parametrize(("classes", "how", "rest"), [([0, 1], "multinomial", False), ([0, 1, 2], "ovr", True)])
+def test_the_report_says_whether_classes_were_fitted_one_by_one(classes, how, rest):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (300, 2)), rng.integers(0, len(classes), 300)
+    model = DPLogisticRegression(4.0, bounds=Bounds(features=(-1, 1), classes=classes), multi_class=how)
+    assert model.fit(X, y).privacy_report_.public["one_vs_rest"] is rest
+    # each class against the others is a target of 0 and 1, whatever the number of classes
+    assert prepare_fit(model, 300, 2).request.target_ends == (0.0, 1.0)

@@ -123,8 +123,18 @@ def test_the_plans_of_a_fit_and_its_score_are_what_is_charged(make, bounds, labe
     score = paid_score(saved, X[300:], y[300:], epsilon=0.5, ledger=book)
     charged = [event_from_dict(row["event"]) for row in book.entries() if row["kind"] == "reserve"]
     assert [leaves(event) for event in charged] == [leaves(event) for event in plans]
-    report = report_with_score(saved.privacy_report_, score, plans, book)
+    report = report_with_score(saved.privacy_report_, score, plans)
     together = report.score["epsilon_together"]
     assert max(report.guarantee.epsilon, 0.5) < together < report.guarantee.epsilon + 0.5
     assert together == pytest.approx(book.spent(report.guarantee.delta).epsilon)
     assert report.guarantee == saved.privacy_report_.guarantee
+    assert report.ledger == saved.privacy_report_.ledger
+
+
+def test_the_interval_of_an_accuracy_is_symmetric():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 2))
+    model = DPLogisticRegression(1.0, bounds=Bounds(features=(-1, 1), classes=[0, 1])).fit(X, rng.integers(0, 2, 4000))
+    score = paid_score(model.saved_model(), X, rng.integers(0, 2, 4000), epsilon=1.0)
+    assert 0.0 < score.low < score.value < score.high < 1.0
+    assert score.high - score.value == pytest.approx(score.value - score.low, rel=1e-9)

@@ -8,6 +8,7 @@ import os
 import pickle
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 
 from dperm import Bounds, Budget, DPLasso, DPLinearSVC, DPLogisticRegression, DPRidge, DPTuner, Ledger
+from dperm.data.executors.executor import TargetView
 from dperm.errors import (
     BudgetRefused,
     InsecureSeedWarning,
@@ -35,9 +37,11 @@ from dperm.estimators.central.search import SearchPlan, SearchRun, plan_search
 from dperm.estimators.progress import watching
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Gaussian, OneOf, RepeatAndSelect, event_from_dict
+from dperm.privacy.boundary import observing
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers import GradientDescent, GreedyCoordinateDescent
-from dperm.testing.canary import canary_value, replace_evaluations
+from dperm.testing.canary import CanaryValues
+from dperm.testing.evaluations import no_evaluations
 
 BOUNDS = Bounds(features=(-1, 1), target=(-2, 2))
 QUICK = GradientDescent(n_steps=3)
@@ -209,7 +213,7 @@ def test_the_number_of_runs_is_geometric_and_candidates_are_uniform():
 
 def blind_result(seed):
     """Search while every release is noise around zero, whatever the data."""
-    with replace_evaluations(lambda query, data: canary_value(query, data, present=False)):
+    with observing(CanaryValues(present=False)):
         X, y = labels(seed=seed)
         y = y ^ (seed % 2 == 0)  # the classes of one are the other way round than those of the other
         settings = {"strength": [1e-3, 0.1, 1.0, 5.0]}
@@ -228,7 +232,8 @@ def test_a_score_without_noise_is_caught(monkeypatch):
 
     def leaking(self, index, scope):
         solved, _ = honest(self, index, scope)
-        return solved, float(np.mean((solved.design.scores(solved.weights) > 0) == self.data.target))
+        rows = solved.rows.only_block(TargetView()).design
+        return solved, float(np.mean((rows.scores(solved.weights) > 0) == self.data.target))
 
     monkeypatch.setattr(SearchRun, "fit_and_score", leaking)
     assert blind_result(1) != blind_result(2)
@@ -423,7 +428,7 @@ def test_scores_must_be_comparable():
 def test_a_cap_refuses_before_the_data_are_used():
     ledger = Ledger()
     ledger.set_cap(Budget(0.5, 1e-5))
-    with replace_evaluations(lambda query, data: pytest.fail("the data were used")):
+    with no_evaluations():
         with pytest.raises(BudgetRefused):
             tuner(ledger=ledger).fit(*labels())
         assert ledger.spent().n_fits == 0
@@ -451,3 +456,62 @@ def test_parameters_are_kept_as_given():
     assert names == set(made.get_params(deep=False))
     assert made.estimator is estimator
     assert made.parameters is parameters
+
+
+def test_nothing_is_said_of_runs_that_did_not_win(monkeypatch):
+    solve, made = FitRun.solve, []
+
+    def noting(self, scope):
+        solved = replace(solve(self, scope), notes=(f"a note of run {len(made)}",))
+        made.append(solved)
+        return solved
+
+    monkeypatch.setattr(FitRun, "solve", noting)
+    model = DPLogisticRegression(bounds=Bounds(features=(-1, 1), classes=[0, 1]), solver="gradient")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    tuner = DPTuner(model, {"strength": [0.1, 1.0]}, epsilon=4.0, expected_runs=6.0)
+    with pytest.warns() as caught:
+        tuner.fit(X, (X[:, 0] > 0).astype(int))
+    assert len(made) > 1  # some run lost
+    assert len([one for one in caught if "a note of run" in str(one.message)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"), [({"epsilon": -1.0}, InvalidBudget), ({"ledger": "budget.db"}, InvalidInput)]
+)
+def test_a_bad_budget_or_ledger_is_refused_before_the_data_are_looked_at(setting, error):
+    model = DPLogisticRegression(bounds=Bounds(features=(-1, 1), classes=[0, 1]))
+    with pytest.raises(error, match=next(iter(setting))):
+        DPTuner(model, {"strength": [0.1, 1.0]}, **setting).fit(None, None)
+
+
+def test_noise_of_a_score_that_cannot_be_drawn_is_refused_with_the_plan(monkeypatch):
+    class Impossible:
+        def noise_scale(self, *given):
+            raise InvalidInput("no such noise")
+
+    monkeypatch.setattr(search_module, "_score_noise", lambda *given: Impossible())
+    model = DPLogisticRegression(bounds=Bounds(features=(-1, 1), classes=[0, 1]))
+    with pytest.raises(InvalidInput, match="no such noise"):
+        DPTuner(model, {"strength": [0.1, 1.0]}, epsilon=2.0).plan(500, 2)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_candidates_with_and_without_an_intercept_have_designs_of_their_own(first):
+    made = []
+
+    class Seen(SearchRun):
+        def search(self):
+            self.scale_declared()
+            made.extend(one.scaled[1].shape.intercept_height > 0.0 for one in self.fits)
+            return super().search()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dperm.estimators.central.tuning.SearchRun", Seen)
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (200, 2))
+        model = DPLogisticRegression(bounds=Bounds(scale=[1.0, 1.0], clip=1.0, classes=[0, 1]), solver="gradient")
+        order = [first, not first]
+        DPTuner(model, {"fit_intercept": order}, epsilon=4.0).fit(X, (X[:, 0] > 0).astype(int))
+    assert made == order

@@ -28,13 +28,11 @@ def test_every_simulated_collection_is_charged(table):
     assert 0.0 < once <= 1.0
     report = model.privacy_report_
     assert report.ledger["dataset"] == "people"
-    assert report.ledger["spent_before"] == 0.0
-    assert report.ledger["spent_after"] == once
-    assert report.ledger["head"] == ledger.head
+    receipt = ledger.receipt(report.ledger)
+    assert (receipt.dataset, receipt.spent.epsilon, receipt.head) == ("people", once, ledger.head)
     model.fit(*table)
     assert fits(ledger) == 2
     assert once < ledger.spent().epsilon <= 2.0
-    assert model.privacy_report_.ledger["spent_before"] == once
     assert [e for e in ledger.entries() if "RandomizedResponse" in str(e) or "randomized" in str(e).lower()]
 
 
@@ -101,12 +99,13 @@ def test_reports_that_people_sent_are_charged_once_per_task(table):
     spent = ledger.spent().epsilon
     assert fits(ledger) == 1
     assert model.privacy_report_.guarantee.epsilon == 1.0
-    assert model.privacy_report_.ledger["spent_after"] == spent
+    assert ledger.receipt(model.privacy_report_.ledger).spent.epsilon == spent
     assert (model.privacy_report_.public["people"], model.privacy_report_.public["reports"]) == (5000, 3000)
     later = counts + LocalLogisticRegression(1.0, bounds=BOUNDS).fit(x[3000:], y[3000:]).counts_
     again = counted(ledger, later, confidence=0.5)  # the others of the 5000 have answered since
     assert fits(ledger) == 1
-    assert again.privacy_report_.ledger["spent_before"] == again.privacy_report_.ledger["spent_after"] == spent
+    assert ledger.spent().epsilon == spent
+    assert "reservation" not in again.privacy_report_.ledger  # charged before
     counted(ledger, LocalLogisticRegression(2.0, bounds=BOUNDS).fit(*table).counts_, epsilon=2.0)
     assert fits(ledger) == 2
     counted(ledger, later, n_people=6000)  # another statement, another charge
@@ -365,3 +364,9 @@ def test_reports_that_are_out_are_charged_also_if_the_fit_is_refused(table):
     with pytest.raises(Unsupported, match="too few"):
         model.fit_rounds(descent.run(np.ones((50, 2)), RandomSource()), 1, n_people=50)
     assert fits(ledger) == 1
+
+
+def test_counts_are_refused_where_people_are_asked_in_rounds():
+    model = LocalLogisticRegression(2.0, bounds=Bounds(features=(-1, 1), classes=[0, 1]), solver="sgd")
+    with pytest.raises(Unsupported, match="asks people in rounds"):
+        model.fit_counts(None, 2)

@@ -120,6 +120,11 @@ def test_nothing_released_costs_nothing() -> None:
     assert gdp.epsilon_of(0.0, 1e-6) == 0.0
 
 
+def test_an_epsilon_beyond_all_sense_is_infinite_and_its_lower_bound_zero() -> None:
+    assert gdp.epsilon_of(1e6, 1e-6) == math.inf
+    assert gdp.epsilon_of(1e6, 1e-6, lower=True) == 0.0
+
+
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
     [(0.0, 1e-6), (-1.0, 1e-6), (math.inf, 1e-6), (math.nan, 1e-6), (1.0, 0.0), (1.0, 1.0), ("1", 0.1), (True, 0.1)],
@@ -132,3 +137,8 @@ def test_bad_budgets_are_refused(epsilon: object, delta: object) -> None:
 def test_default_delta() -> None:
     assert default_delta(10) == 1e-5
     assert default_delta(10**6) == pytest.approx(1e-12)
+
+
+def test_noise_beyond_all_bounds_has_an_infinite_upper_and_no_lower_epsilon():
+    assert gdp.epsilon_of(1e12, 1e-6) == math.inf
+    assert gdp.epsilon_of(1e12, 1e-6, lower=True) == 0.0

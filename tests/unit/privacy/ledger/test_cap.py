@@ -151,7 +151,7 @@ def test_spent_never_exceeds_the_cap(plans: list[tuple[Event, str]], epsilon: fl
         ask(*plan)
         spent = ledger.spent()
         assert last <= spent.epsilon <= epsilon
-        assert spent.remaining >= 0.0
+        assert 0.0 <= spent.remaining <= (epsilon - spent.epsilon) * (1 + 1e-9)
         last = spent.epsilon
         whole = Composed(tuple(admitted))
         if not spent.closed:
@@ -175,3 +175,17 @@ def test_gaussian_only_never_exceeds_the_cap(multipliers: list[float], epsilon: 
             assert sum(squares) + 1.0 / m**2 > gdp.mu_of(epsilon, 1e-6) ** 2 * (1 - 1e-9)
     assert gdp.delta_of(math.sqrt(math.fsum(squares)), epsilon) <= 1e-6
     assert ledger.spent().epsilon <= epsilon
+
+
+@pytest.mark.parametrize("cap", [Cap.of(Budget(2.0, 1e-6)), Cap.of(Budget(2.0, 1e-6), "gaussian-only")])
+def test_what_still_fits_is_nothing_where_nothing_is_left_and_grows_with_what_is(cap):
+    assert cap.fits_epsilon(0.0) == cap.fits_epsilon(-1.0) == 0.0
+    half, whole = cap.fits_epsilon(cap.limit / 2.0), cap.fits_epsilon(cap.limit)
+    assert 0.0 < half < whole <= 2.0
+
+
+def test_nothing_remains_of_a_full_cap():
+    ledger = Ledger(dataset="people")
+    ledger.set_cap(Budget(1.0, 1e-6))
+    ledger.reserve(Gaussian(1.0 / gdp.mu_of(1.0, 1e-6)), "replace-one")  # the whole cap by its own figure
+    assert ledger.spent().remaining == 0.0

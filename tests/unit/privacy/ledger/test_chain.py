@@ -73,8 +73,9 @@ def test_a_rollback_is_detected_by_the_printed_head(address: str) -> None:
         again.verify(head)
     with pytest.raises(LedgerTampered, match="rolled back"):  # a process that saw the rows refuses to go on
         ledger.reserve(Gaussian(50.0), "replace-one")
-    with pytest.raises(InvalidInput, match="64 hexadecimal"):
-        again.verify("head")
+    for wrong in ("head", "g" * 64, head[:-1], head + "0"):
+        with pytest.raises(InvalidInput, match="64 hexadecimal"):
+            again.verify(wrong)
 
 
 def test_an_old_head_stays_in_the_chain(address: str) -> None:

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import pickle
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -184,8 +185,13 @@ def test_nothing_is_written_beyond_the_cap(any_address: str | None) -> None:
     ledger.set_cap(BUDGET)
     ledger.reserve(Gaussian(4.0), "replace-one")
     head = ledger.head
-    with pytest.raises(BudgetRefused, match=r"`dperm ledger show 'my patients'`") as refused:
+    with pytest.raises(BudgetRefused) as refused:
         ledger.reserve(Gaussian(2.0), "replace-one", fingerprint="f")
+    named = None if any_address is None else shlex.join(["dperm", "ledger", "show", "--ledger", ledger.address])
+    assert refused.value.command == (None if named is None else f"{named} 'my patients'")
+    with pytest.raises(BudgetRefused) as checked:
+        ledger.check(Gaussian(2.0), "replace-one")
+    assert checked.value.command == refused.value.command
     assert "is left" in str(refused.value)
     assert refused.value.exit_code == 3
     assert ledger.head == head
@@ -376,21 +382,23 @@ def test_export_is_plain_json(any_address: str | None) -> None:
 
 # ---------------------------------------------------------------------------------------- recognised data
 def test_a_renamed_copy_is_charged_where_it_is_known(any_address: str | None) -> None:
-    data = [np.arange(12.0).reshape(4, 3), np.array(["yes", "no", "yes", "no"])]
+    data = (np.arange(12.0).reshape(4, 3), [1.0, 0.0, 1.0, 0.0])
     ledger = Ledger(any_address, dataset="a")
-    mark = ledger.fingerprint(data)
+    mark = ledger.fingerprint(*data)
     ledger.set_cap(BUDGET)
     ledger.reserve(SMALL, "replace-one", fingerprint=mark)
     other = ledger.for_dataset("b")
     with pytest.warns(DataSetRenamed) as caught:
-        made = other.reserve(SMALL, "replace-one", fingerprint=other.fingerprint(data))
+        made = other.reserve(SMALL, "replace-one", fingerprint=other.fingerprint(*data))
     assert mark not in str(caught[0].message)
     assert made.dataset == "a"
     assert (ledger.spent().n_fits, other.spent().n_fits) == (2, 0)
     made.settle(SMALL_RELEASES)
     # data sets grow: a new fingerprint under a known name is fine, and both are known from then on
-    grown = ledger.fingerprint([np.arange(15.0).reshape(5, 3)])
+    grown = ledger.fingerprint(np.arange(15.0).reshape(5, 3))
     assert ledger.reserve(SMALL, "replace-one", fingerprint=grown).dataset == "a"
+    with pytest.raises(InvalidInput, match="rows and columns"):
+        ledger.fingerprint(np.arange(3.0))
     for known in (mark, grown):
         with pytest.warns(DataSetRenamed):
             assert other.reserve(SMALL, "replace-one", fingerprint=known).dataset == "a"

@@ -20,14 +20,15 @@ def ledger(tmp_path, monkeypatch):
     return Ledger(tmp_path / "ledger.db", dataset="people")
 
 
-def test_a_remembered_fingerprint_is_recognised_and_costs_nothing(ledger):
+def test_a_charge_records_its_fingerprints_under_the_first_name(ledger):
     file, table = (ledger.fingerprint([np.arange(k)]) for k in (3, 4))
     assert ledger.known_as(file) is None
-    ledger.remember(file)
-    ledger.for_dataset("others").remember(file)  # the first name stays
+    ledger.recognising(file).reserve(Gaussian(20.0), "replace-one")
+    with pytest.warns(DataSetRenamed):
+        ledger.for_dataset("others").recognising(file).reserve(Gaussian(20.0), "replace-one")  # the first name stays
     assert ledger.known_as(file) == "people"
     assert ledger.known_as(table) is None
-    assert ledger.spent().n_fits == 0
+    assert ledger.spent().n_fits == 2
     assert file not in str(ledger.export())
     assert ledger.verify() == ledger.head
 

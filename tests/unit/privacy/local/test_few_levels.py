@@ -43,6 +43,12 @@ def test_decoding_is_unbiased_with_the_stated_variance(report, low, high):
         assert variance <= (report.gain * (high - low) / 2.0) ** 2 * (1.0 + 1e-9)
 
 
+def test_the_usual_range_is_from_minus_one_to_one():
+    report, levels = FewLevels(1.0), np.arange(FewLevels(1.0).n_levels)
+    np.testing.assert_array_equal(report.decode(levels), report.decode(levels, -1.0, 1.0))
+    assert report.variance(0.3) == report.variance(0.3, -1.0, 1.0)
+
+
 def test_the_worst_variance_is_reached():
     report = FewLevels(2.0, 7)
     assert float(report.variance(np.linspace(-1, 1, 100_001)).max()) == pytest.approx(report.gain**2, rel=1e-6)
@@ -180,3 +186,12 @@ def test_no_value_raises_where_others_do_not(send, value):
     """An application that turns numpy's warnings into errors must not learn of a value by one."""
     with np.errstate(all="raise"):
         assert send(np.array([value])).size == 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.5, 0.8])
+def test_the_least_likely_value_stays_two_words_inside_its_bound(noise):
+    bit = PublicNoiseBit(1.0)
+    # |noise - value| is largest at the farther end: the exponent there is noise - max(noise, 1 - noise)
+    farther = 1.0 if noise < 0.5 else 0.0
+    least = LATTICE * bit.constant * math.exp(bit.inner * (noise - max(noise, 1.0 - noise)))
+    assert bit.thresholds([farther], [noise]).tolist() == [math.floor(least) + 2]

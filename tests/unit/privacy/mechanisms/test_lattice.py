@@ -15,7 +15,7 @@ from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels import cells
 from dperm.kernels.cells import LIBM_ERROR, filtered_cells
 from dperm.privacy.mechanisms import integer_samplers, lattice
-from dperm.privacy.mechanisms.lattice import Lattice, floor_noise
+from dperm.privacy.mechanisms.lattice import MOST_EXTRA, Lattice, floor_noise, most_extra
 from dperm.privacy.randomness import RandomSource
 
 KINDS = ("gaussian", "laplace")
@@ -453,3 +453,19 @@ def test_single_numbers_are_released_as_in_an_array(kind: str) -> None:
 def test_a_single_number_that_is_not_finite_is_not_released(value: float) -> None:
     with pytest.raises(InvalidInput, match="not finite"):
         Lattice.design(0.3, 2.0, 1, 50.0).release(np.array([value]), RandomSource())
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_the_extra_noise_is_as_stated_for_usual_and_for_very_large_noise(kind: str) -> None:
+    shares = {False: 0.0, True: 0.0}
+    for multiplier in np.geomspace(1e-3, 2.0**34, 60):
+        for size in (1, 7, 1000):
+            try:
+                made = Lattice.design(0.3, multiplier, size, 1.0, kind)
+            except Unsupported:  # more than the largest scale
+                continue
+            extra = made.noise_scale / (0.3 * multiplier) - 1.0
+            allowed = most_extra(multiplier, size, kind)
+            assert extra <= allowed + 1e-12
+            shares[allowed > 2.0 * MOST_EXTRA] = max(shares[allowed > 2.0 * MOST_EXTRA], extra / allowed)
+    assert min(shares.values()) > 0.4  # both branches are reached and neither bound is idle

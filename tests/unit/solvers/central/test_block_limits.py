@@ -153,6 +153,7 @@ def test_noise_that_ignores_the_drawn_block_is_caught(monkeypatch):
     data, objective = problem(n=8), Objective(Logistic(), L2(0.01), unpenalised=(3,))
     solver = BlockDescent(2, 6, 2, UNEVEN, clip=LIMITS)
     monkeypatch.setattr(blocks, "GaussianNoise", SameNoiseForAll)
-    check_ledger_is_plan(solver)  # no book shows it
+    with pytest.raises(ContractViolation, match="not in MECHANISMS"):
+        check_ledger_is_plan(solver)
     with pytest.raises(ContractViolation):
         check_gradient_canary(solver, objective, data)

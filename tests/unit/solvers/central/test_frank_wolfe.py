@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planted import private_data
 from scipy.optimize import minimize
 
 from dperm import Ledger
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix, Scaling
 from dperm.data.design.weights import SparseWeights
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import (
     L1,
@@ -275,7 +277,7 @@ class PlansOneSelection(FrankWolfe):
 
 class PeeksAtTheTarget(FrankWolfe):
     def solve(self, objective, holder, calibrated, progress=None):
-        target = holder._DataHolder__data.target
+        target = private_data(holder).target
         return replace(self, radius=1.0 + float(target.mean())).solve_honestly(objective, holder, calibrated)
 
     def solve_honestly(self, objective, holder, calibrated):

@@ -11,9 +11,11 @@ from sklearn.linear_model import Lasso, LogisticRegression
 
 from dperm import Bounds, DPLogisticRegression
 from dperm.data.design.matrix import DesignMatrix, Scaling
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L1, Logistic, Objective, Squared
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import calibrate
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -34,6 +36,19 @@ def run(solver, objective, data, epsilon, seed=0):
     with Scope(calibrated, Ledger(), Neighbours.ZERO_OUT, "test") as scope:
         holder = DataHolder(data, scope, RandomSource(seed), Neighbours.ZERO_OUT)
         return solver.solve(objective, holder, calibrated).weights, holder
+
+
+def test_only_weights_of_zero_are_not_stored():
+    solver, objective, entries = GreedyCoordinateDescent(n_steps=1, step=1.0), Objective(Squared(residual_clip=1.0)), {}
+
+    def move(j, gradient):
+        solver._move(entries, j, gradient, objective, SeparablePenalty(), 1.0, 1.0)
+
+    move(0, -0.5)
+    move(1, -4.0)
+    assert entries == {0: 0.5, 1: 1.0}  # the second stays inside the box
+    move(0, 0.5)
+    assert entries == {1: 1.0}
 
 
 def uneven(n=2000, seed=0, sparse=False, intercept=0.0, regression=False):

@@ -21,12 +21,13 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.events import Gaussian, PoissonGaussian
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.scope import Scope
-from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise, Summands, poisson_sample
+from dperm.privacy.mechanisms.sampled_noise import PoissonSample, SampledGaussianNoise, Summands
 from dperm.privacy.mechanisms.standard import MECHANISMS, GaussianNoise
 from dperm.privacy.randomness import RandomSource
 from dperm.queries import FullGradient, SampledCorrection, SampledGradient
-from dperm.queries.gradients import clipped_slopes
+from dperm.queries.gradients import clipped_slopes, slope_spacing
 from dperm.solvers import SOLVERS, GradientDescent, StochasticGradientDescent
+from dperm.solvers.central.sgd import default_step
 from dperm.testing import (
     ContractViolation,
     check_gradient_canary,
@@ -58,20 +59,20 @@ class Words:
     def __init__(self, *words):
         self.given = np.array(words, np.uint64)
 
-    def words(self, n):
-        return self.given[:n]
+    def words(self, start, stop):
+        return self.given[start:stop]
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.1, 1 / 3, 2.0**-40, 1.0 - 2.0**-53])
 def test_a_person_is_taken_by_an_exact_threshold(rate):
     threshold = math.floor(rate * 2**64)  # a double times a power of two is exact
-    taken = poisson_sample(4, rate, Words(0, threshold - 1, threshold, 2**64 - 1))
+    taken = PoissonSample(rate, Words(0, threshold - 1, threshold, 2**64 - 1)).people(0, 4)
     assert taken.tolist() == [True, True, False, False]
     assert threshold / 2**64 <= rate
 
 
 def test_a_rate_of_one_takes_everyone():
-    assert poisson_sample(3, 1.0, Words(0, 2**64 - 1, 5)).all()
+    assert PoissonSample(1.0, Words(0, 2**64 - 1, 5)).people(0, 3).all()
     assert SampledGaussianNoise(2.0).event(2.0) == Gaussian(2.0)
     assert SampledGaussianNoise(2.0, rate=0.5).event(2.0) == PoissonGaussian(2.0, 0.5)
 
@@ -129,7 +130,8 @@ def test_a_sum_over_a_batch_is_that_of_all_rows_with_the_others_silent(layout):
     data = design_data(layout, X, rng.integers(0, 2, layout.n))
     one, two = rng.normal(size=(2, data.design.d))
     with np.errstate(divide="ignore"):  # rows of zeros
-        slopes, spacing = clipped_slopes(data, Logistic(), one, 0.5 * (1.0 - 2.0**-50) / data.design.norms())
+        slopes = clipped_slopes(data, Logistic(), one, 0.5 * (1.0 - 2.0**-50) / data.design.norms())
+    spacing = slope_spacing(data.design, Logistic())
     gradient = SampledGradient(Logistic(), one, 0.5).evaluate(data)
     correction = SampledCorrection(Logistic(), one, two, 0.5, 0.3).evaluate(data)
     everyone = correction.total(np.ones(layout.n, bool))
@@ -188,6 +190,12 @@ def test_batches_are_scaled_by_the_public_rate():
     error = np.std(moves, axis=0) / math.sqrt(len(moves))
     assert (np.abs(np.mean(moves, axis=0) - full.weights) < 5.0 * error).all()
     assert np.std(moves, axis=0).min() > 0.0
+
+
+def test_the_default_step_follows_the_curvature_of_typical_rows():
+    facts = Facts(n=100, n_features=4, d=5, value_bound=0.5, row_bound=1.5)
+    step = default_step(Objective(Logistic(), L2(0.25)), facts)
+    assert step == pytest.approx(1.0 / (0.25 * 0.5**2 + 0.25), rel=1e-12)  # the curvature of the logistic loss is 1/4
 
 
 def test_the_plan_is_about_public_numbers():
@@ -302,7 +310,7 @@ class TakesTooMany(SampledGaussianNoise):
 @dataclass(frozen=True)
 class TakesNeighboursTogether(SampledGaussianNoise):
     def apply(self, value, sensitivity, bound, source):
-        pairs = poisson_sample(value.n_people, self.rate, source)[: (value.n_people + 1) // 2]
+        pairs = PoissonSample(self.rate, source.keyed_words()).people(0, (value.n_people + 1) // 2)
         total = value.total(np.repeat(pairs, 2)[: value.n_people])
         return GaussianNoise(self.noise_multiplier).apply(total, sensitivity, bound, source)
 
@@ -336,7 +344,8 @@ class DividesByTheBatch(SampledGradient):
 
     def evaluate(self, data):
         honest = super().evaluate(data)
-        return Summands(honest.n_people, honest.size, lambda mask: honest.total(mask) / max(1, mask.sum()))
+        n = honest.n_people
+        return Summands(n, honest.size, lambda sample: honest.total(sample) / max(1, sample.people(0, n).sum()))
 
 
 class AdmitsReplaceOne(SampledGradient):

@@ -218,7 +218,7 @@ class TrustsSmoothness(SampledCorrection):
 class ForgetsTheReference(SampledCorrection):
     def evaluate(self, data):
         honest = super().evaluate(data)
-        return Summands(honest.n_people, honest.size, lambda mask: 2.0 * honest.total(mask))
+        return Summands(honest.n_people, honest.size, lambda sample: 2.0 * honest.total(sample))
 
 
 @pytest.mark.parametrize("bug", [TrustsSmoothness, ForgetsTheReference])

@@ -10,7 +10,8 @@ import pytest
 from scipy import special, stats
 
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L2, Logistic, Objective, Squared
 from dperm.privacy import Budget, Ledger, Neighbours, RandomSource, Scope, calibrate

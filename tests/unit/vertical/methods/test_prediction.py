@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import stat
 
 import numpy as np
 import pytest
@@ -38,6 +39,13 @@ def test_predictions_carry_the_coordinators_own_identifiers(aligned):
     rows = _written(aligned, _config(aligned, DATA), "align-1")
     assert [(row["patient"], row["table_row"]) for row in rows] == [("p2", "2"), ("p0", "0"), ("p3", "3")]
     assert [row["prediction"] for row in rows] == ["yes", "no", "yes"]
+    assert stat.S_IMODE((aligned / "out.csv").stat().st_mode) == 0o600  # one line per person, with identifiers
+
+
+def test_predictions_over_an_open_file_are_closed_to_others(aligned):
+    (aligned / "out.csv").touch(mode=0o644)
+    _written(aligned, _config(aligned, DATA), "align-1")
+    assert stat.S_IMODE((aligned / "out.csv").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,6 @@ Whatever is added here must keep that, and must compute the same as ``js/dperm.j
 """
 
 from .device import Device, load, parse_task
-from .report import RefusedTask, answer, check, random_word, record
+from .report import RefusedTask, answer, check, check_names, random_word, record
 
-__all__ = ["Device", "RefusedTask", "answer", "check", "load", "parse_task", "random_word", "record"]
+__all__ = ["Device", "RefusedTask", "answer", "check", "check_names", "load", "parse_task", "random_word", "record"]

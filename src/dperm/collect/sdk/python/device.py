@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -11,11 +12,11 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .report import RefusedTask, answer, check, record
+from .report import RefusedTask, answer, check, check_names, record
 
 __all__ = ["LENGTH", "Device", "load", "parse_task"]
 
@@ -66,6 +67,7 @@ class Device:
     def report(self, task: Mapping[str, Any], x: Any, y: Any = None, token: str = "") -> str:
         """Return the finished report. It is made once and stored; later calls return it, whatever values they pass."""
         check(task)
+        check_names(task, x)
         name, epsilon = task["hash"], task["task"]["epsilon"]
         with self._locked():
             stored = self._stored()
@@ -101,12 +103,17 @@ class Device:
             return False
 
     def _stored(self) -> dict[str, Any]:
+        """The finished reports; only an object of reports counts, and a file that is not there."""
         try:
-            stored = json.loads(self.path.read_text(encoding="ascii")) if self.path.exists() else {}
-            if all(isinstance(one[0], int | float) and isinstance(one[1], str) for one in stored.values()):
-                return dict(stored)
-        except (ValueError, TypeError, AttributeError, LookupError):
-            pass
+            text = self.path.read_text(encoding="ascii")
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError):
+            text = ""
+        with suppress(ValueError, RecursionError):
+            stored = json.loads(text)
+            if isinstance(stored, dict) and all(map(_finished, stored.values())):
+                return stored
         # it may hold reports that were sent: a new one would cost epsilon again
         raise RefusedTask(
             f"no report: {str(self.path)!r} is damaged; restore it, because it may hold reports that were sent."
@@ -121,6 +128,9 @@ class Device:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, self.path)
+            # a file system that forgets would let the next call draw again
+            if self._stored() != stored:
+                raise RefusedTask(f"no report: {str(self.path)!r} does not keep what is written to it.")
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise
@@ -136,3 +146,10 @@ class Device:
                 return
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _finished(one: Any) -> bool:
+    """Whether a stored value is a report with the epsilon that it cost."""
+    if not isinstance(one, list) or len(one) != 2 or type(one[0]) not in (int, float):
+        return False
+    return 0.0 < one[0] < math.inf and isinstance(one[1], str) and len(one[1]) == LENGTH

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any
 
-__all__ = ["RefusedTask", "answer", "check", "random_word", "record"]
+__all__ = ["RefusedTask", "answer", "check", "check_names", "random_word", "record"]
 
 _WORDS = 2**32
 _UNKNOWN_TASK = "this client does not support this task."
@@ -141,37 +141,56 @@ def _number(v: Any) -> float:
         return math.nan
 
 
-def _values(columns: Sequence[str], x: Any) -> list[float]:
-    """Return a person's values, given by name or in the order of the columns. Refusals depend on names only."""
+def check_names(d: Mapping[str, Any], x: Any) -> None:
+    """Refuse values whose names are not the description's; no value is looked at.
+
+    An application may leave out what is missing. If only some names had to be right, a forged description that renames
+    a column would get reports from exactly those persons who lack a value.
+    """
+    columns = d.get("columns")
+    if not isinstance(columns, list):
+        raise RefusedTask(_UNKNOWN_TASK)
     if isinstance(x, Mapping):
-        unknown = [name for name in x if name not in columns]
-        if unknown:
-            raise ValueError(f"there is no column {unknown[0]!r}: the columns are {', '.join(columns)}.")
-        return [_number(x.get(name)) for name in columns]
-    if x is not None and (not hasattr(x, "__len__") or isinstance(x, str | bytes | Set)):
-        raise ValueError("the values must be given by name, or as a list in the order of the columns.")
-    given = [] if x is None else list(x)
-    return [_number(given[k]) if k < len(given) else math.nan for k in range(len(columns))]
+        given = list(x)
+        if len(given) != len(columns) or any(name not in columns for name in given):
+            raise RefusedTask(
+                f"no report: give a value for each of {', '.join(map(str, columns))} and for no other name; None if it "
+                "is missing."
+            )
+    elif not hasattr(x, "__len__") or isinstance(x, str | bytes | Set):
+        raise RefusedTask("no report: the values must be given by name, or as a list in the order of the columns.")
+    elif len(x) != len(columns):
+        raise RefusedTask(
+            f"no report: a list needs {len(columns)} values, in the order of the columns; None if missing."
+        )
+
+
+def _values(columns: Sequence[str], x: Any) -> list[float]:
+    """Return a person's values, given by name or in the order of the columns."""
+    given = [x[name] for name in columns] if isinstance(x, Mapping) else list(x)
+    return [_number(value) for value in given]
 
 
 def record(d: Mapping[str, Any], x: Any, y: Any = None) -> list[float]:
     """Return a person's record from the values ``x``, given by name or in the order of the columns.
 
     Unknown or missing values make it NaN, which is reported like the lower end: a report does not show whether a person
-    has a value. Names are public: an unknown one is a mistake of the application, and refused.
+    has a value. Other names than the description's are refused.
     """
-    values = _values(d["columns"], x)
+    check_names(d, x)
     try:
-        return _scaled(d["record"], values, y)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return [math.nan]  # a forged description: a failure for some records must not show
+        return _scaled(d["record"], _values(d["columns"], x), y)
+    except Exception:  # whatever fails for some records must not show
+        return [math.nan]
 
 
 def _scaled(i: Mapping[str, Any] | None, values: list[float], y: Any) -> list[float]:
-    if not i or not all(map(math.isfinite, values)):
+    """Every record takes the same steps and has the same length: 0 * v adds NaN for what is missing, 0 otherwise."""
+    if not i:
         return values
     row = [
-        clamp(ratio(v - _at(i["centre"], k), _at(i["scale"], k)), -i["clip"], i["clip"]) for k, v in enumerate(values)
+        clamp(ratio(v - _at(i["centre"], k), _at(i["scale"], k)), -i["clip"], i["clip"]) + 0.0 * v
+        for k, v in enumerate(values)
     ]
     total = 0.0
     for v in row:
@@ -181,17 +200,18 @@ def _scaled(i: Mapping[str, Any] | None, values: list[float], y: Any) -> list[fl
     row = [ratio(v, i["divide_by"]) for v in [*(v * shorter for v in row), *i["constant"]]]
     if "target" in i:
         y = _number(y)
-        row.append(clamp(ratio(y - i["target"][0], i["target"][1]), -1.0, 1.0) if math.isfinite(y) else math.nan)
+        row.append(clamp(ratio(y - i["target"][0], i["target"][1]), -1.0, 1.0) + 0.0 * y)
     if "classes" not in i:
         return row
     # 1 and True are different labels
     y = y.item() if hasattr(y, "item") else y
     same = [k for k, c in enumerate(i["classes"]) if c == y and isinstance(c, bool) == isinstance(y, bool)]
-    if not same:
-        return [math.nan]
+    label = same[0] if same else -1
+    if label < 0:
+        row = [math.nan] * len(row)
     if len(i["classes"]) < 3:
-        return row if same[0] else [-v for v in row]
-    return row + [1.0 if k == same[0] else -1.0 for k in range(len(i["classes"]))]
+        return row if label else [-v for v in row]
+    return row + [1.0 if k == label else -1.0 for k in range(len(i["classes"]))]
 
 
 def answer(d: Mapping[str, Any], a: Sequence[float], draw: Callable[[], int] = random_word) -> tuple[int, int]:

@@ -11,7 +11,8 @@ import pytest
 from dperm import Bounds, DPLasso, DPLogisticRegression, Ledger
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L1, L2, Huber, L1Ball, Logistic, Multinomial, NoPenalty, Objective, SmoothedHinge, Squared
 from dperm.privacy.accounting.budget import Budget
@@ -115,6 +116,7 @@ def test_weights_stay_in_their_box(clip):
 def test_gradients_below_their_noise_are_shrunk_to_zero():
     large = 1e9  # much larger than the noise
     assert _shrink(0.0, 1.0, large) == 0.0
+    assert _shrink(4.0, 2.0, 1.0) == pytest.approx(4.0 * (1.0 - 0.25) * (1.0 / 5.0))  # both factors
     assert _shrink(0.9, 1.0, large) == 0.0
     assert _shrink(-1.0, 1.0, large) == 0.0
     assert _shrink(2.0, 1.0, large) == pytest.approx(1.5)

@@ -13,7 +13,14 @@ from dperm.data.design.facts import Facts
 from dperm.objective import Logistic, Squared
 from dperm.solvers.central.auto.metric import Metric
 from dperm.solvers.central.auto.recipes import recipe_for
-from dperm.solvers.central.auto.shrinkage import Descent, NullDistribution, _mean_shift, null_p_value, shrinkage
+from dperm.solvers.central.auto.shrinkage import (
+    Descent,
+    NullDistribution,
+    _mean_shift,
+    column_penalties,
+    null_p_value,
+    shrinkage,
+)
 from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
 
 
@@ -239,3 +246,14 @@ def test_the_mean_shift_follows_the_documented_formula(descent_shift):
     assert _mean_shift(descent_shift, variance, by_columns, best, True) == pytest.approx(expected)
     share = (prior + bias) / (prior + bias + variance)
     assert _mean_shift(descent_shift, variance, by_columns, best, False) == pytest.approx(share * descent_shift)
+
+
+def test_penalties_of_columns_keep_the_relevant_ones():
+    noise = np.eye(40)
+    few = np.append(np.full(4, 8.0), np.tile([1.0, -1.0], 18))
+    strengths = column_penalties(few, noise)
+    assert strengths[:4].max() < 0.01
+    assert strengths[4:].min() > 10.0
+    assert column_penalties(np.full(40, 8.0), noise).max() < 0.01
+    # far above the noise nothing is penalised
+    assert not column_penalties(np.full(40, 1e9), noise).any()

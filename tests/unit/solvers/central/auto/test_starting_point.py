@@ -9,7 +9,8 @@ import pytest
 
 from dperm import Ledger
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.objective import Logistic, SmoothedHinge, Squared
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan

@@ -11,7 +11,8 @@ import pytest
 from dperm import Bounds, DPLogisticRegression, Ledger
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix
-from dperm.data.holding.holder import DataHolder, DesignData
+from dperm.data.holding.design_data import DesignData
+from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import (
     L1,

@@ -1,0 +1,55 @@
+"""Time of a fit in memory next to as many plain passes of numpy over the same rows, on one thread and on two.
+
+    python benchmarks/scale_memory.py [--rows 200000] [--turns 3]
+
+A pass is X w, slopes, X' r: what one gradient costs without privacy. The fit has all its other work in it: scaling,
+row lengths, second moments, noise, accounting. Turns alternate between one thread and two; the first fit of a process
+is a warm-up. numpy is measured with the rows in both orders of storage.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from recorded import Recorded
+from scale_worker import run
+
+COLUMNS = ("columns", "threads", "fit (s)", "gradients", "numpy pass, rows in C order (ms)", "in F order (ms)",
+           "fit / passes in C order", "in F order")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--turns", type=int, default=3)
+    given = parser.parse_args()
+    with Recorded("scale_memory", f"Fits in memory, {given.rows} rows", COLUMNS) as out:
+        for columns in (100, 400):
+            took: dict[int, list[float]] = {1: [], 2: []}
+            passes: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+            bits = set()
+            for _ in range(given.turns):
+                for threads in (1, 2):
+                    asked = {"data": "memory", "rows": given.rows, "columns": columns, "repeats": 3, "reference": True}
+                    found = run(asked, threads)
+                    took[threads].append(float(np.median(found["seconds"][1:])))
+                    passes[threads].append((found["numpy_c"], found["numpy_f"]))
+                    bits.add(found["bits"])
+            for threads in (1, 2):
+                seconds, (c, f) = float(np.median(took[threads])), np.median(passes[1], axis=0)
+                cells = [seconds / (found["steps"] * one) for one in (c, f)]
+                out.add(
+                    str(columns), str(threads), f"{seconds:.2f}", str(found["steps"]), f"{1e3 * c:.0f}",
+                    f"{1e3 * f:.0f}", *(f"{cell:.2f}" for cell in cells),
+                )  # fmt: skip
+            speedup = [one / two for one, two in zip(took[1], took[2], strict=True)]
+            out.say(
+                f"{columns} columns: two threads are {np.median(speedup):.2f} times as fast as one "
+                f"({', '.join(f'{one:.2f}' for one in speedup)}); the models have "
+                f"{'the same bits' if len(bits) == 1 else 'DIFFERENT BITS'}."
+            )
+
+
+if __name__ == "__main__":
+    main()
