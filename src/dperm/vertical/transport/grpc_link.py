@@ -103,6 +103,8 @@ class GrpcLink:
                 why = self._reason(error)
             except ProtocolError as error:
                 why = f"not connected: {error}"
+            if self._stop.is_set():  # the link was closed here: that it broke says nothing
+                return
             if self._welcomed:
                 last_contact, pause = time.monotonic(), (pause if time.monotonic() - begun < 1.0 else _FIRST_PAUSE)
             if self._welcomed or why != last_logged:  # repeated attempts are logged once
