@@ -93,7 +93,7 @@ MODELS = {
     "auto": (DPLogisticRegression(2.0, bounds=UNIT), 2),
     "sgd": (DPLogisticRegression(2.0, bounds=UNIT, solver="sgd", neighbours="zero-out"), 2),
 }
-LONG = ("auto", "sgd", "frank-wolfe", "bought")
+LONG = ("auto", "sgd", "frank-wolfe", "bought", "row norm", "one against rest", "objective", "greedy")
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.long] * (one in LONG)) for one in MODELS])
