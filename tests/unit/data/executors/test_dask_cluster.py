@@ -402,6 +402,18 @@ def test_a_cluster_that_is_gone_is_one_sentence(monkeypatch):
     assert ledger.spent().n_fits == 1
 
 
+def test_a_cluster_without_workers_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(dask_tasks, "LOOK", 0.2)
+    monkeypatch.setattr(dask_tasks, "PATIENCE", 0.5)
+    options = {"processes": False, "dashboard_address": ":0", "n_workers": 0}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster),
+        pytest.raises(ClusterLost, match="has no workers: start some"),
+    ):
+        DPRidge(1.0, bounds=UNIT, solver=SHORT).fit(*lazy(*people()))
+
+
 @pytest.mark.long
 def test_rows_that_only_a_lost_worker_had_are_one_sentence(monkeypatch):
     monkeypatch.setattr(dask_tasks, "LOOK", 0.5)
