@@ -60,10 +60,11 @@ class DaskExecutor(Executor):
         self._key = RandomSource().words(2).tobytes()
         self._digests = self._cluster.each_kept("digest", Block.digest, self._blocks, self._key)
         # rows and targets are read apart: a source of no fixed order would give a person another one's target
-        if self._cluster.each("digest again", _Digest(make, self._key), arguments) != self._digests:
-            raise InvalidData(_NOT_THE_SAME)
+        expected = list(zip(X.lengths, X.first_rows, self._digests, strict=True))
+        self._second = X.read_again(target, _SameBlock(make, self._key), expected)
 
     def parts(self, work: Work, view: TargetView) -> Iterator[FloatArray]:
+        self._second.confirm()  # made before the reservation where bounds are declared
         most = work.part_size(Facts.of_design(self.shape, view.low, view.high))
         constants = (self._key, work, view, most)
         yield self._cluster.sum_of_kept(work.name, _part, self._blocks, self._digests, constants=constants)
@@ -86,14 +87,15 @@ class _MakeBlock:
 
 
 @dataclass(frozen=True)
-class _Digest:
-    """Makes a block again and returns its digest alone."""
+class _SameBlock:
+    """Makes a block again from a second reading, and refuses another one."""
 
     make: _MakeBlock
     key: bytes
 
-    def __call__(self, part: Any, target: Any, length: int, first: int) -> bytes:
-        return self.make(part, target, length, first).digest(self.key)
+    def __call__(self, part: Any, target: Any, length: int, first: int, digest: bytes) -> None:
+        if self.make(part, target, length, first).digest(self.key) != digest:
+            raise InvalidData(_NOT_THE_SAME)
 
 
 def _part(block: Block, digest: bytes, key: bytes, work: Work, view: TargetView, most: int) -> FloatArray:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dperm.data.schema.encoding import encoded_chunks, encoded_targets
 from dperm.data.schema.schema import Schema
-from dperm.data.tables.dask_rows import DaskRows
+from dperm.data.tables.dask_rows import DaskRows, filled_partitions
 from dperm.data.tables.dask_targets import DaskTarget
 from dperm.data.tables.dask_tasks import Cluster
 from dperm.data.tables.files import TableFile, TablePiece
@@ -26,13 +26,19 @@ def rows_on_cluster(schema: Schema, table: TableFile, cluster: Cluster) -> tuple
 
     The workers open the files themselves, under the path by which they are known here.
     """
-    pieces = [(piece,) for piece in table.pieces()]
+    pieces = table.pieces()
+    here = [(piece,) for piece in pieces]
     names = schema.encoded_names
-    rows = DaskRows(cluster.delayed("encode", _EncodedPiece(schema), pieces), len(names), names, cluster=cluster)
+    targets = cluster.delayed("encode target", _PieceTarget(schema), here)
+    lengths = [piece.n_rows for piece in pieces if piece.n_rows is not None]
+    if len(lengths) < len(pieces):  # only Parquet states them
+        lengths = cluster.each("length", len, [(one,) for one in targets])
+    rows = DaskRows(
+        cluster.delayed("encode", _EncodedPiece(schema), here), len(names), names, cluster=cluster, lengths=lengths
+    )
     if not rows.shape[0]:
         raise InvalidData(f"{table.path.name} has column names but no rows.")
-    found = DaskTarget.of_partitions(cluster, cluster.delayed("encode target", _PieceTarget(schema), pieces))
-    return rows, found
+    return rows, DaskTarget(cluster, *filled_partitions(cluster, targets, lengths))
 
 
 class ColumnsOnCluster:

@@ -7,6 +7,7 @@ stays there (``executors/dask_cluster.py``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,27 +23,37 @@ from dperm.data.tables.row_source import ROWS_CHANGED, RowSource
 from dperm.errors import InvalidData
 from dperm.types import FloatArray, IntArray
 
-__all__ = ["DaskRows", "ReadRows", "dask_rows", "partition_matrix", "without_values"]
+__all__ = ["DaskRows", "ReadRows", "SecondReading", "dask_rows", "partition_matrix", "without_values"]
 
 T = TypeVar("T")
 
 _NOT_NUMBERS = "X must hold numbers only, and one of its partitions could not be computed or converted to numbers."
 
 
-def dask_rows(X: Any) -> DaskRows:
-    """Return the rows of a Dask array or dataframe."""
+def dask_rows(X: Any, lengths: Sequence[int] | None = None) -> DaskRows:
+    """Return the rows of a Dask array or dataframe; ``lengths`` of its partitions if they are known."""
     if not (hasattr(X, "to_delayed") and getattr(X, "ndim", 0) == 2):
         raise InvalidData("X must be a two-dimensional Dask array or a Dask dataframe.")
     if hasattr(X, "columns"):
         plain_matrix(X._meta)  # types are public: columns without numbers are refused before anything is computed
         require_numeric_types(X.columns, X._meta.dtypes)
         names, boolean = [str(name) for name in X.columns], boolean_columns(X._meta)
-        return DaskRows(frame_partitions(X), len(names), names, boolean)
+        return DaskRows(frame_partitions(X), len(names), names, boolean, lengths=lengths)
     if X.dtype.kind not in "biuf":
         raise InvalidData(f"X is a Dask array of type {X.dtype}: convert it to a numeric type.")
     width = int(X.shape[1])
     rows = X.rechunk({1: -1})  # a row is not split
-    return DaskRows(rows.to_delayed()[:, 0], width, None, boolean_columns(np.zeros((0, width), X.dtype)))
+    boolean = boolean_columns(np.zeros((0, width), X.dtype))
+    return DaskRows(rows.to_delayed()[:, 0], width, None, boolean, lengths=known_lengths(rows))
+
+
+def known_lengths(array: Any) -> list[int] | None:
+    """Return the lengths of an array's chunks of rows, None if Dask does not know them.
+
+    A chunk that has another length is refused when it is read.
+    """
+    lengths = array.chunks[0]
+    return None if any(math.isnan(n) for n in lengths) else [int(n) for n in lengths]
 
 
 def frame_partitions(frame: Any) -> list[Any]:
@@ -70,6 +81,8 @@ class DaskRows(RowSource):
         Which columns are of type bool.
     cluster : Cluster, optional
         The cluster that computes them; by default that of this process's client, if it has one.
+    lengths : sequence of int, optional
+        Number of rows of each partition; counted by default, which reads all of them.
 
     Attributes
     ----------
@@ -84,11 +97,13 @@ class DaskRows(RowSource):
         names: list[str] | None = None,
         boolean: Any = None,
         cluster: Cluster | None = None,
+        lengths: Sequence[int] | None = None,
     ) -> None:
         self.cluster = current_cluster() if cluster is None else cluster
         self.names, self.boolean = names, boolean
-        self.parts, self.lengths = filled_partitions(self.cluster, parts)
+        self.parts, self.lengths = filled_partitions(self.cluster, parts, lengths)
         self.shape = (sum(self.lengths), width)
+        self._unconfirmed: list[SecondReading] = []
 
     @property
     def on_cluster(self) -> bool:
@@ -124,6 +139,25 @@ class DaskRows(RowSource):
         else:
             self.summed("check", _nothing)
 
+    def check_with(self, target: Any) -> None:
+        if self.cluster is None:
+            super().check_with(target)
+        else:  # targets in memory were checked there
+            self.summed_with("check", _nothing, target if isinstance(target, RowSource) else None)
+
+    def confirm(self) -> None:
+        for one in list(self._unconfirmed):
+            one.confirm()
+
+    def read_again(self, target: Any, check: Callable[..., Any], expected: Sequence[tuple[Any, ...]]) -> SecondReading:
+        """Return a reading that is still to be made, in which ``check(part, target, *expected)`` refuses other rows.
+
+        The next pass over rows and these targets makes it, whatever it is for.
+        """
+        made = SecondReading(self, target, check, expected)
+        self._unconfirmed.append(made)
+        return made
+
     def summed(self, name: str, work: Callable[..., Any]) -> Any:
         """Return the sum over the partitions of ``work(rows)``, computed and added on the workers."""
         assert self.cluster is not None
@@ -140,13 +174,43 @@ class DaskRows(RowSource):
         read = None
         if target is not None:
             pieces, read = target_pieces(target, self.lengths)
-        run = _OnRows(work, self.reader, read)
-        return self.cluster.total(name, run, list(zip(self.parts, self.lengths, pieces, strict=True)), finish)
+        due = [one for one in self._unconfirmed if one.target is target]
+        expected = zip(*(one.expected for one in due), strict=True) if due else [()] * len(self.parts)
+        run = _OnRows(work, self.reader, read, tuple(one.check for one in due))
+        found = self.cluster.total(
+            name, run, list(zip(self.parts, self.lengths, pieces, expected, strict=True)), finish
+        )
+        self._unconfirmed = [one for one in self._unconfirmed if one not in due]
+        return found
+
+    def unconfirmed(self, reading: SecondReading) -> bool:
+        """Whether a second reading is still to be made."""
+        return reading in self._unconfirmed
 
 
-def filled_partitions(cluster: Cluster | None, parts: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Return the partitions that have rows, and how many each has."""
-    if cluster is not None:
+@dataclass(frozen=True, eq=False)
+class SecondReading:
+    """A second reading of rows and targets that must give the same people; see :meth:`DaskRows.read_again`."""
+
+    rows: DaskRows
+    target: Any
+    check: Callable[..., Any]
+    #: what the check is given for each partition
+    expected: Sequence[tuple[Any, ...]]
+
+    def confirm(self) -> None:
+        """Make the reading, unless another pass has made it."""
+        if self.rows.unconfirmed(self):
+            self.rows.summed_with("read again", _nothing, self.target)
+
+
+def filled_partitions(
+    cluster: Cluster | None, parts: Sequence[Any], known: Sequence[int] | None = None
+) -> tuple[list[Any], list[int]]:
+    """Return the partitions that have rows, and how many each has; they are read unless the numbers are ``known``."""
+    if known is not None:
+        lengths = list(known)
+    elif cluster is not None:
         lengths = cluster.each("length", len, [(part,) for part in parts])
     else:
         dask: Any = import_module("dask")
@@ -179,8 +243,11 @@ class _OnRows:
     work: Callable[..., Any]
     read: ReadRows
     read_target: Callable[[Any, int], Any] | None = None
+    checks: tuple[Callable[..., Any], ...] = ()
 
-    def __call__(self, part: Any, length: int, target: Any = None) -> Any:
+    def __call__(self, part: Any, length: int, target: Any = None, expected: Any = ()) -> Any:
+        for check, wanted in zip(self.checks, expected, strict=True):
+            check(part, target, *wanted)
         rows = self.read(part, length)
         if self.read_target is None:
             return self.work(rows)
@@ -195,7 +262,7 @@ class _Count:
         return self.count(rows)
 
 
-def _nothing(rows: FloatArray) -> int:
+def _nothing(rows: FloatArray, target: Any = None) -> int:
     return 0
 
 

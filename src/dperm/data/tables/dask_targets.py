@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dperm.data.tables.dask_rows import DaskRows, filled_partitions, frame_partitions
-from dperm.data.tables.dask_tasks import Cluster
+from dperm.data.tables.dask_rows import DaskRows, dask_rows, filled_partitions, frame_partitions, known_lengths
+from dperm.data.tables.dask_tasks import Cluster, current_cluster
 from dperm.data.tables.row_source import ROWS_CHANGED
 from dperm.data.tables.target_source import TargetSource
 from dperm.errors import InvalidData
 from dperm.types import FloatArray, IntArray
 
-__all__ = ["DaskTarget", "ReadTarget", "dask_target", "target_pieces"]
+__all__ = ["DaskTarget", "ReadTarget", "dask_target", "rows_and_target", "target_pieces"]
 
 OTHER_PARTITIONS = (
     "X and y have different partitions: take both from one Dask dataframe, or repartition y so that each of its "
@@ -29,6 +28,20 @@ _NOT_LABELS = "Unknown label type: y mixes labels of several kinds; give all as 
 Rule = Callable[[NDArray[Any]], NDArray[Any]]
 
 
+def rows_and_target(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return rows and targets of dataframes on a cluster, whose lengths are counted together; other data unchanged."""
+    cluster = current_cluster()
+    kinds = hasattr(X, "columns") and getattr(X, "ndim", 0) == 2 and hasattr(y, "divisions") and y.ndim == 1
+    if cluster is None or not kinds or X.npartitions != y.npartitions:
+        return X, y
+    parts = frame_partitions(y)
+    counted = cluster.each("length", _lengths, list(zip(frame_partitions(X), parts, strict=True)))
+    rows = dask_rows(X, [n for n, _ in counted])
+    found = DaskTarget(cluster, *filled_partitions(cluster, parts, [n for _, n in counted]))
+    _same_partitions(found, rows)
+    return rows, found
+
+
 def dask_target(y: Any, X: DaskRows) -> DaskTarget:
     """Return the targets of a Dask series or of a one-dimensional Dask array, one for each row of ``X``."""
     if hasattr(y, "to_delayed") and getattr(y, "ndim", 0) == 2 and y.shape[1] == 1:  # a table of one column
@@ -36,18 +49,24 @@ def dask_target(y: Any, X: DaskRows) -> DaskTarget:
     if not hasattr(y, "to_delayed") or getattr(y, "ndim", 0) != 1:
         raise InvalidData("y must be a Dask series or a one-dimensional Dask array.")
     assert X.cluster is not None
+    lengths: list[int] | None = None
     if hasattr(y, "rechunk"):
-        if not any(math.isnan(n) for n in y.shape):
+        if known_lengths(y) is not None:
             _same_rows(int(y.shape[0]), X)
-            y = y.rechunk((tuple(X.lengths),))
+            lengths = X.lengths
+            y = y.rechunk((tuple(lengths),))
         parts = list(y.to_delayed().ravel())
     else:
         parts = frame_partitions(y)
-    found = DaskTarget.of_partitions(X.cluster, parts)
+    found = DaskTarget(X.cluster, *filled_partitions(X.cluster, parts, lengths))
+    _same_partitions(found, X)
+    return found
+
+
+def _same_partitions(found: DaskTarget, X: DaskRows) -> None:
     _same_rows(len(found), X)
     if found.lengths != X.lengths:
         raise InvalidData(OTHER_PARTITIONS)
-    return found
 
 
 def _same_rows(n: int, X: DaskRows) -> None:
@@ -58,14 +77,11 @@ def _same_rows(n: int, X: DaskRows) -> None:
 class DaskTarget(TargetSource):
     """Partitions of targets, in their order, and the public rules that are applied to them on the workers."""
 
+    checked_with_rows = True
+
     def __init__(self, cluster: Cluster, parts: list[Any], lengths: list[int], rules: tuple[Rule, ...] = ()) -> None:
         self.cluster, self.parts, self.lengths, self._rules = cluster, parts, lengths, rules
         self.shape = (sum(lengths), 1)
-
-    @classmethod
-    def of_partitions(cls, cluster: Cluster, parts: Sequence[Any]) -> DaskTarget:
-        """Return the targets of partitions of any length; empty ones are left out."""
-        return cls(cluster, *filled_partitions(cluster, parts))
 
     def in_numbers(self, rule: Rule) -> DaskTarget:
         return DaskTarget(self.cluster, self.parts, self.lengths, (*self._rules, rule))
@@ -110,6 +126,10 @@ def target_pieces(target: Any, lengths: Sequence[int]) -> tuple[Sequence[Any], R
 
 
 # -------------------------------------------------------------------------------------------- on the workers
+def _lengths(rows: Any, target: Any) -> tuple[int, int]:
+    return len(rows), len(target)
+
+
 @dataclass(frozen=True)
 class ReadTarget:
     """Applies the public rules to a computed partition of targets."""

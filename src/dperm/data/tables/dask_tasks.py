@@ -32,6 +32,7 @@ CLUSTER_LOST = (
     "the Dask cluster does not answer any more, or has lost rows that it cannot read again: start it again and repeat; "
     "anything that was reserved before stays spent."
 )
+NO_WORKERS = "the Dask cluster has no workers: start some and repeat; anything that was reserved before stays spent."
 NO_SUM = "a query returned something other than one sum over people from a partition, and nothing of it was sent."
 
 #: results that one task adds: few enough that workers share the additions, enough that the tree is low
@@ -158,8 +159,8 @@ class Cluster:
                 if future.done():
                     raise
             alone = alone + time.monotonic() - started if not self._has_workers() else 0.0
-            if alone >= PATIENCE:
-                raise ClusterLost(CLUSTER_LOST)
+            if alone >= PATIENCE:  # a cluster that adapts starts workers only when there is work
+                raise ClusterLost(NO_WORKERS if self.client.status == "running" else CLUSTER_LOST)
 
     def _has_workers(self) -> bool:
         return self.client.status == "running" and bool(self.client.nthreads())

@@ -85,6 +85,8 @@ class TablePiece:
 
     path: str
     group: int | None = None
+    #: number of its rows if the file states it
+    n_rows: int | None = None
 
     def open(self) -> TableFile:
         """Open it, as a table of its own; this may be another machine than the one that found it."""
@@ -209,7 +211,9 @@ class _ParquetFile(_ArrowFile):
     groups: list[int] | None = None
 
     def pieces(self) -> list[TablePiece]:
-        return [TablePiece(str(self.path.resolve()), group) for group in range(self._source.metadata.num_row_groups)]
+        path, metadata = str(self.path.resolve()), self._source.metadata
+        sizes = [int(metadata.row_group(k).num_rows) for k in range(metadata.num_row_groups)]
+        return [TablePiece(path, group, n_rows) for group, n_rows in enumerate(sizes)]
 
     def _open(self, path: Path) -> tuple[Any, Any]:
         import pyarrow.parquet as pq

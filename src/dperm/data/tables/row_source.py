@@ -91,6 +91,13 @@ class RowSource(ABC):
         for _ in self.blocks():
             pass
 
+    def check_with(self, target: Any) -> None:
+        """Do the same, and refuse unusable targets on a cluster that were not checked yet."""
+        self.check()
+
+    def confirm(self) -> None:  # noqa: B027  # most sources read rows and targets together, or have targets in memory
+        """Refuse rows that are others when they are read again, where that has to be known; before any reservation."""
+
 
 class ArrayRows(RowSource):
     """An array on disk (``numpy.memmap``), read a few rows at a time."""

@@ -18,7 +18,16 @@ Y_WITHOUT_X = "y is a Dask collection and X is not: give both as Dask collection
 
 
 class TargetSource(RowSource):
-    """The target of every row of a table on a cluster, as a table of one column."""
+    """The target of every row of a table on a cluster, as a table of one column.
+
+    Attributes
+    ----------
+    checked_with_rows : bool
+        Whether unusable targets are refused when rows are scaled or checked, which is before anything is reserved: a
+        reading for the targets alone is then not needed.
+    """
+
+    checked_with_rows = False
 
     @abstractmethod
     def labels(self, most: int) -> NDArray[Any]:
@@ -57,7 +66,11 @@ def target_source(y: Any, X: Any) -> TargetSource | None:
 
 
 def with_named_target(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return readers of a Spark DataFrame and of the target that ``y`` names; any other data unchanged."""
+    """Return readers of data on a cluster that have to know rows and target together; any other data unchanged."""
+    if type(X).__module__.partition(".")[0] == "dask":
+        from dperm.data.tables.dask_targets import rows_and_target as dask_rows_and_target
+
+        return dask_rows_and_target(X, y)
     if type(X).__module__.partition(".")[0] != "pyspark":
         return X, y
     from dperm.data.tables.spark_rows import rows_and_target  # pyspark is loaded already

@@ -103,10 +103,15 @@ def one_entry_per_cell(X: Any) -> Any:
 
 
 def fingerprint_of(ledger: Ledger | None, X: Any, target: FloatArray | TargetSource) -> str | None:
-    """Return the keyed fingerprint by which a ledger recognises data; None without a ledger."""
-    if ledger is None:
-        return None
-    return ledger.fingerprint(X, target)
+    """Return the keyed fingerprint by which a ledger recognises data; None without a ledger.
+
+    It is needed just before a reservation, so this is where rows that are not the same each time are refused. On a
+    cluster both are done in one reading.
+    """
+    found = None if ledger is None else ledger.fingerprint(X, target)
+    if isinstance(X, RowSource):
+        X.confirm()
+    return found
 
 
 class DataChecks:

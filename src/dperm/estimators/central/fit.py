@@ -134,7 +134,7 @@ class FitRun:
                 "row_norm with sparse data and bought bounds is not possible: declare the bounds, with centre=0."
             )
         if isinstance(X, RowSource):  # its values are read later, so it is checked now
-            X.check()
+            X.check_with(self.data.target)
 
     def reserve(self) -> Scope:
         """Reserve the whole plan in the ledger; the scope that is returned admits nothing else."""

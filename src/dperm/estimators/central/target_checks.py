@@ -132,11 +132,12 @@ class ScoredNumbers:
 
 
 def in_numbers(y: Any, rule: Callable[[Any], FloatArray]) -> Any:
-    """Return targets after a rule: an array here, or targets on a cluster, where all are checked now."""
+    """Return targets after a rule: an array here, or targets on a cluster, all checked before they are used."""
     if not isinstance(y, TargetSource):
         return rule(y)
     made = y.in_numbers(rule)
-    made.check()
+    if not made.checked_with_rows:
+        made.check()
     return made
 
 

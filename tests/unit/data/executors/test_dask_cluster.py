@@ -93,7 +93,7 @@ MODELS = {
     "auto": (DPLogisticRegression(2.0, bounds=UNIT), 2),
     "sgd": (DPLogisticRegression(2.0, bounds=UNIT, solver="sgd", neighbours="zero-out"), 2),
 }
-LONG = ("auto", "sgd", "frank-wolfe", "bought")
+LONG = ("auto", "sgd", "frank-wolfe", "bought", "row norm", "one against rest", "objective", "greedy")
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.long] * (one in LONG)) for one in MODELS])
@@ -400,6 +400,18 @@ def test_a_cluster_that_is_gone_is_one_sentence(monkeypatch):
         with watching(stop), pytest.raises(ClusterLost, match="anything that was reserved before stays spent"):
             DPRidge(1.0, bounds=UNIT, solver=SHORT, ledger=ledger).fit(*lazy(X, y))
     assert ledger.spent().n_fits == 1
+
+
+def test_a_cluster_without_workers_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(dask_tasks, "LOOK", 0.2)
+    monkeypatch.setattr(dask_tasks, "PATIENCE", 0.5)
+    options = {"processes": False, "dashboard_address": ":0", "n_workers": 0}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster),
+        pytest.raises(ClusterLost, match="has no workers: start some"),
+    ):
+        DPRidge(1.0, bounds=UNIT, solver=SHORT).fit(*lazy(*people()))
 
 
 @pytest.mark.long
