@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -56,10 +56,13 @@ def target_source(y: Any, X: Any) -> TargetSource | None:
     return dask_target(y, X) if X.on_cluster else None
 
 
-def with_named_target(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return readers of a Spark DataFrame and of the target that ``y`` names; any other data unchanged."""
+def with_named_target(X: Any, y: Any, names: Iterable[str] | None = None) -> tuple[Any, Any]:
+    """Return readers of a Spark DataFrame and of the target that ``y`` names; any other data unchanged.
+
+    ``names`` are the columns of a fit; without them all other columns are features.
+    """
     if type(X).__module__.partition(".")[0] != "pyspark":
         return X, y
     from dperm.data.tables.spark_rows import rows_and_target  # pyspark is loaded already
 
-    return rows_and_target(X, y)
+    return rows_and_target(X, y, names)

@@ -150,7 +150,7 @@ class DataChecks:
         options: dict[str, Any] = {"y_numeric": self._target == NUMBERS} if y_given else {}
         refused = None
         try:
-            source = row_source(X)
+            source = row_source(X, None if reset else getattr(self, "feature_names_in_", None))
             if source is not None and 0 in source.shape:
                 raise InvalidData("Found array with {} sample(s) and {} feature(s): 1 is needed.".format(*source.shape))
             plain, names = ("no_validation" if source else plain_matrix(X)), column_names(X)

@@ -79,7 +79,7 @@ def paid_score(
     target's range. It protects the held-out people with its own epsilon and is charged to the ledger in full; no
     parallel composition with the fit is claimed.
     """
-    X, y = with_named_target(X, y)
+    X, y = with_named_target(X, y, model.feature_names_in_)
     X = one_entry_per_cell(model.checked(X))
     n = int(X.shape[0])
     if n == 0:
