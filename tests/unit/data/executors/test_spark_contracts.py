@@ -22,12 +22,12 @@ from dperm.testing.whole_path.tables import class_tables, number_tables
 pytestmark = MARKS
 
 
-@pytest.mark.parametrize("every", [pytest.param(10, marks=pytest.mark.sample), 1])
+@pytest.mark.parametrize("every", [pytest.param(1000, marks=pytest.mark.sample, id="one example of each"), 10])
 def test_every_query_has_the_bits_of_one_block(spark, every):
     def placed(X, y, scaling, height):
         return place(*rows_and_target(frame_of(spark, X, y), "label"), scaling, height)
 
-    assert check_executor(placed, every=every) > 200 // every
+    assert check_executor(placed, every=every) > 50
 
 
 #: a short solver that releases sums over rows, one that keeps scores beside them, and the automatic rule with purchases
