@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-long test-fresh test-slow test-oldest lint proofs hooks docs bench bench-peers mutants clean
+.PHONY: demo test test-fast test-long spark test-spark test-spark-sample test-fresh test-slow test-oldest lint proofs hooks docs bench bench-peers mutants clean
 
 demo: $(VENV)/.run
 	$(BIN)/dperm demo
@@ -14,11 +14,22 @@ demo: $(VENV)/.run
 test: lint test-fast
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not long"
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not long and not spark"
 
 # What takes longest: contract suites, audits, whole programs. Continuous integration runs it after `make test`.
 test-long: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "long and not slow"
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "long and not slow and not spark"
+
+# Installs Spark and Java for its tests, and starts Spark once to see that it can.
+spark: $(VENV)/.spark
+
+# Fits on Spark; installs pyspark (450 MB) and Java first. One process, because its tests share a Spark session.
+test-spark: $(VENV)/.spark
+	$(BIN)/python -m pytest -q -n 0 -m spark
+
+# Two minutes of them, for continuous integration.
+test-spark-sample: $(VENV)/.spark
+	$(BIN)/python -m pytest -q -n 0 -m "spark and sample"
 
 # The same with fresh noise: each statistical test may alarm by chance, so look at a failure before believing it.
 test-fresh: $(VENV)/.dev
@@ -82,6 +93,13 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	$(BIN)/python tests/programs.py
+	@touch $@
+
+$(VENV)/.spark: $(VENV)/.dev
+	@$(PIP) install -c constraints.txt -e ".[dev,spark]" || \
+	  { echo "the tests of Spark need pyspark, which pip could not install" >&2; exit 1; }
+	$(BIN)/python tests/programs.py java
+	@$(BIN)/python tests/spark_session.py || { echo "Spark does not start on this machine" >&2; exit 1; }
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/bin/python pyproject.toml constraints.txt

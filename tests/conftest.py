@@ -6,12 +6,15 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from postgres_server import Unavailable, postgres_server
 from programs import find_chromium
+from spark_session import Unavailable as NoSpark
+from spark_session import spark_session
 
 #: folders and files whose tests take most of the time: contract suites, audits and whole programs
 _LONG = (
@@ -41,6 +44,16 @@ def chromium() -> str:
     if found is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no Chromium: run python tests/programs.py")
     return found
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A Spark session. Its tests run only where they are asked for, so they never skip."""
+    try:
+        with spark_session() as session:
+            yield session
+    except NoSpark as reason:
+        pytest.fail(str(reason))
 
 
 @pytest.fixture(scope="session")

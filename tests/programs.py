@@ -1,7 +1,8 @@
-"""Programs that tests run: a Chromium for those that look at pages, a JavaScript engine for the browser module.
+"""Programs that tests run: a Chromium for those that look at pages, a JavaScript engine for the browser module, Java.
 
 ``python tests/programs.py`` installs a Chromium unless there is one. Tried in this order: what is on the path or was
 installed by playwright; the system's packages, if we may install them; playwright's own download.
+``python tests/programs.py java`` installs the Java that Spark needs, from the system's packages, and fails without it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+#: what Debian and Ubuntu call a Java without a screen; Spark needs 17 or later
+_JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -40,6 +43,12 @@ def find_node() -> str | None:
     return str(compute_driver_executable()[0])
 
 
+def find_java() -> str | None:
+    """Return the path of a Java: the one that JAVA_HOME names, as Spark looks for it, or the one on the path."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+
+
 def _may_install_packages() -> bool:
     return shutil.which("apt-get") is not None and hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -49,7 +58,20 @@ def _quietly(*command: str) -> bool:
     return subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def main() -> int:
+def _install_java() -> int:
+    if not find_java() and _may_install_packages():
+        print("installing Java for the tests of Spark", flush=True)
+        _quietly("apt-get", "-qq", "update")
+        for package in _JAVA_PACKAGES:
+            if _quietly("apt-get", "-qq", "install", "--yes", "--no-install-recommends", package):
+                break
+    if find_java():
+        return 0
+    print("the tests of Spark need Java 17 or later, which could not be installed: install it", file=sys.stderr)
+    return 1
+
+
+def _install_chromium() -> int:
     if find_chromium():
         return 0
     if _may_install_packages():
@@ -64,4 +86,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_install_java() if sys.argv[1:] == ["java"] else _install_chromium())

@@ -15,12 +15,11 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
-from dperm.data.executors.executor import Block, Executor, TargetView, Work
+from dperm.data.executors.executor import Block, Executor, TargetView, Work, bounded_part
 from dperm.data.tables.dask_rows import DaskRows, ReadRows
 from dperm.data.tables.dask_targets import ReadTarget, target_pieces
-from dperm.data.tables.dask_tasks import NO_SUM
 from dperm.data.tables.row_source import ROWS_CHANGED
-from dperm.errors import InvalidData, PlanViolation
+from dperm.errors import InvalidData
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
 
@@ -102,7 +101,4 @@ def _part(block: Block, digest: bytes, key: bytes, work: Work, view: TargetView,
     """Return the part of a query on a worker; other rows than before, or more than its declared size, are refused."""
     if block.digest(key) != digest:  # made again from a graph that does not give the same rows twice
         raise InvalidData(ROWS_CHANGED)
-    part = block.part(work, view)
-    if not isinstance(part, np.ndarray) or part.dtype != np.float64 or part.size > most:
-        raise PlanViolation(NO_SUM)
-    return part
+    return bounded_part(block, work, view, most)

@@ -16,10 +16,15 @@ from dperm.data.design.matrix import DesignMatrix, Shape
 from dperm.data.executors.target_rules import AsGiven, TargetRule
 from dperm.data.holding.design_data import DesignData
 from dperm.data.tables.row_source import ROWS_CHANGED
-from dperm.errors import InvalidData
+from dperm.errors import InvalidData, PlanViolation
 from dperm.types import FloatArray
 
-__all__ = ["Block", "Executor", "PlacedData", "TargetView", "Work"]
+__all__ = ["Block", "Executor", "PlacedData", "TargetView", "Work", "bounded_part"]
+
+_NO_SUM = (
+    "a query returned something other than sums over people, or more of them than it declares, and nothing of it was "
+    "sent."
+)
 
 
 class Work(Protocol):
@@ -109,6 +114,14 @@ class Block:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=threading.Lock())
+
+
+def bounded_part(block: Block, work: Work, view: TargetView, most: int) -> FloatArray:
+    """Return the part of a query on a worker; anything but an array of at most ``most`` numbers stays there."""
+    part = block.part(work, view)
+    if not isinstance(part, np.ndarray) or part.dtype != np.float64 or part.size > most:
+        raise PlanViolation(_NO_SUM)
+    return part
 
 
 class Executor(ABC):

@@ -24,18 +24,16 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
-from dperm.data.executors.executor import Block, Executor, TargetView, Work
+from dperm.data.executors.executor import Block, Executor, TargetView, Work, bounded_part
 from dperm.data.holding.holder import added
 from dperm.data.tables.row_source import ROWS_CHANGED
 from dperm.data.tables.spark_jobs import Answer, answered, answers_of_frame, collected, one_answer
 from dperm.data.tables.spark_rows import PartitionRows, SparkRows, SparkTarget
-from dperm.errors import InvalidData, PlanViolation
+from dperm.errors import InvalidData
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
 
 __all__ = ["KeptBlocks", "SparkExecutor"]
-
-_NO_SUM = "a query returned something else than sums over people, or more of them than it declares."
 
 _HEAD = struct.Struct("<qqq")  # number of the first row, rows, bytes of an integer
 _DIGEST_BYTES = 16
@@ -152,9 +150,7 @@ class _PartOfQuery:
         for answer in blocks:
             if answer.refusal:  # made again, and now refused
                 raise InvalidData(answer.refusal)
-            here = self._block(answer.value).part(self.work, self.view)
-            if not isinstance(here, np.ndarray) or here.dtype != np.float64 or here.size > self.most:
-                raise PlanViolation(_NO_SUM)
+            here = bounded_part(self._block(answer.value), self.work, self.view, self.most)
             total = here if total is None else _sum(total, here)
         if total is not None:
             yield total

@@ -23,7 +23,7 @@ import numpy as np
 
 from dperm.errors import ClusterLost, DpermError, InvalidData, InvalidInput, PlanViolation
 
-__all__ = ["CANNOT_COMPUTE", "LOOK", "NO_SUM", "PATIENCE", "Cluster", "Refused", "current_cluster"]
+__all__ = ["CANNOT_COMPUTE", "LOOK", "PATIENCE", "Cluster", "Refused", "current_cluster"]
 
 CANNOT_COMPUTE = (
     "the table cannot be used: one of its partitions could not be computed on a worker, or converted to numbers."
@@ -33,7 +33,7 @@ CLUSTER_LOST = (
     "anything that was reserved before stays spent."
 )
 NO_WORKERS = "the Dask cluster has no workers: start some and repeat; anything that was reserved before stays spent."
-NO_SUM = "a query returned something other than one sum over people from a partition, and nothing of it was sent."
+_NO_SUM = "a query returned something other than one sum over people from a partition, and nothing of it was sent."
 
 #: results that one task adds: few enough that workers share the additions, enough that the tree is low
 _FAN_IN = 16
@@ -229,5 +229,5 @@ def _added(parts: list[Any]) -> Any:
     if refused is not None:
         return refused
     if len({np.shape(one) for one in parts if isinstance(one, np.ndarray)}) > 1:
-        return Refused(NO_SUM, PlanViolation)
+        return Refused(_NO_SUM, PlanViolation)
     return _guarded(reduce, operator.add, parts)

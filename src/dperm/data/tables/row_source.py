@@ -8,7 +8,7 @@ on the result.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -113,8 +113,11 @@ class ArrayRows(RowSource):
             yield np.asarray(self._array[start : start + most])
 
 
-def row_source(X: Any) -> RowSource | None:
+def row_source(X: Any, names: Iterable[str] | None = None) -> RowSource | None:
     """Return a reader for a table that is read in blocks of rows; None for any other table.
+
+    ``names`` are the columns of a fit. A Spark DataFrame is read by them, because its target is a column too; of any
+    other table all columns are read.
 
     >>> row_source(np.zeros((3, 2))) is None
     True
@@ -130,5 +133,5 @@ def row_source(X: Any) -> RowSource | None:
     if type(X).__module__.partition(".")[0] == "pyspark":
         from dperm.data.tables.spark_rows import spark_rows  # pyspark is loaded already
 
-        return spark_rows(X)
+        return spark_rows(X, names)
     return None

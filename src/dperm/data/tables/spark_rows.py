@@ -6,7 +6,7 @@ the partitions in their order; the number of rows of each partition is counted o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import accumulate
@@ -37,16 +37,16 @@ _Y_NOT_FINITE = "y contains NaN or infinite values: remove those rows."
 _CHANGED = f"{ROWS_CHANGED.rstrip('.')}; persist() the DataFrame so that its partitions stay the same."
 
 
-def spark_rows(X: Any) -> SparkRows:
-    """Return the rows of a Spark DataFrame without a target."""
-    return SparkRows(SparkTable.of(X))
+def spark_rows(X: Any, names: Iterable[str] | None = None) -> SparkRows:
+    """Return the rows of a Spark DataFrame without a target: the columns of these names, or all."""
+    return SparkRows(SparkTable.of(X, names=names))
 
 
-def rows_and_target(X: Any, y: Any) -> tuple[SparkRows, SparkTarget]:
-    """Return the rows of a Spark DataFrame and the target in its column named ``y``."""
+def rows_and_target(X: Any, y: Any, names: Iterable[str] | None = None) -> tuple[SparkRows, SparkTarget]:
+    """Return the rows of a Spark DataFrame, by names or all, and the target in its column named ``y``."""
     if not isinstance(y, str):
         raise InvalidData(_Y_IS_A_NAME)
-    table = SparkTable.of(X, y)
+    table = SparkTable.of(X, y, names)
     return SparkRows(table), SparkTarget(table)
 
 
@@ -136,13 +136,20 @@ class SparkTable:
     lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, X: Any, target: str | None = None) -> SparkTable:
-        """Check the types of the columns, which are public, and count the rows of every partition."""
+    def of(cls, X: Any, target: str | None = None, names: Iterable[str] | None = None) -> SparkTable:
+        """Check the types of the columns, which are public, and count the rows of every partition.
+
+        Without ``names`` all columns but the target are features.
+        """
         types = _types(X)
         if target is not None and target not in types:
             raise InvalidData(f"X has no column named {target!r}, which y names as the target.")
-        names = tuple(name for name in types if name != target)
+        names = tuple(name for name in types if name != target) if names is None else tuple(names)
+        if target in names:
+            raise InvalidData(f"the target {target!r} is one of the columns that the model was fitted on.")
         for name in names:
+            if name not in types:
+                raise InvalidData(f"X has no column named {name!r}, which the model was fitted on.")
             if not _is_one_of(types[name], _NUMBERS):
                 kind = f"is of type {types[name]}: convert it to a numeric type"
                 raise InvalidData(f"X must hold numbers only, and column {name!r} {kind}.")
@@ -242,6 +249,13 @@ class SparkRows(RowSource):
         answers = answers_of_frame(self.table.frame, _PartitionSums(reader, work))
         return one_answer(self.table.context, name, answers, _sum, finish)
 
+    def with_targets(self, target: SparkTarget) -> Iterator[tuple[FloatArray, NDArray[Any]]]:
+        """Yield blocks of rows with their targets, for those who read a whole table in this process.
+
+        Both are read together: a DataFrame without a fixed order cannot give a person another one's target.
+        """
+        return _brought(self.table, _RowsAndTargets(self.table.reader(target.rules)))
+
     def _parts(self) -> Iterator[NDArray[Any]]:
         return _brought(self.table, _RowsAlone(self.table.reader()))
 
@@ -289,7 +303,7 @@ def _sum(one: Any, other: Any) -> Any:
     return one + other
 
 
-def _brought(table: SparkTable, work: Callable[..., Any]) -> Iterator[NDArray[Any]]:
+def _brought(table: SparkTable, work: Callable[..., Any]) -> Iterator[Any]:
     """Yield the rows in order, one partition at a time, for those who read a whole table in this process."""
     answers = answers_of_frame(table.frame, work)
     for partition in range(len(table.lengths)):
@@ -326,6 +340,17 @@ class _RowsAlone:
     def __call__(self, partition: int, batches: Iterator[Any]) -> Iterator[Any]:
         for _, rows, _ in self.reader.blocks(partition, batches):
             yield rows
+
+
+@dataclass(frozen=True)
+class _RowsAndTargets:
+    """The rows of a partition with their targets."""
+
+    reader: PartitionRows
+
+    def __call__(self, partition: int, batches: Iterator[Any]) -> Iterator[Any]:
+        for _, rows, target in self.reader.blocks(partition, batches):
+            yield rows, target
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from dperm.data.tables.row_source import RowSource
 from dperm.errors import InvalidData, PlanViolation
 from dperm.types import FloatArray
 
-__all__ = ["TargetSource", "target_source", "with_named_target"]
+__all__ = ["TargetSource", "rows_and_named_target", "rows_and_target", "target_source"]
 
 Y_WITHOUT_X = "y is a Dask collection and X is not: give both as Dask collections, or y.compute()."
 
@@ -65,14 +65,23 @@ def target_source(y: Any, X: Any) -> TargetSource | None:
     return dask_target(y, X) if X.on_cluster else None
 
 
-def with_named_target(X: Any, y: Any) -> tuple[Any, Any]:
+def rows_and_target(X: Any, y: Any) -> tuple[Any, Any]:
     """Return readers of data on a cluster that have to know rows and target together; any other data unchanged."""
     if type(X).__module__.partition(".")[0] == "dask":
         from dperm.data.tables.dask_targets import rows_and_target as dask_rows_and_target
 
         return dask_rows_and_target(X, y)
-    if type(X).__module__.partition(".")[0] != "pyspark":
-        return X, y
-    from dperm.data.tables.spark_rows import rows_and_target  # pyspark is loaded already
+    return rows_and_named_target(X, y)
 
-    return rows_and_target(X, y)
+
+def rows_and_named_target(X: Any, y: Any, names: Iterable[str] | None = None) -> tuple[Any, Any]:
+    """Return readers of a Spark DataFrame, whose target ``y`` names; any other data unchanged.
+
+    ``names`` are the columns of a fit, by which a model finds its columns; without them all columns but the target are
+    features.
+    """
+    if not type(X).__module__.startswith("pyspark."):
+        return X, y
+    from dperm.data.tables.spark_rows import rows_and_target as spark_rows_and_target  # pyspark is loaded already
+
+    return spark_rows_and_target(X, y, names)

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dperm.data.design.bounds import Bounds
+from dperm.data.tables.target_source import rows_and_named_target
 from dperm.errors import InvalidInput
 from dperm.estimators.central.data_checks import DataChecks, TrainingData
 from dperm.estimators.central.fit import FitResult, FitRun
@@ -161,6 +162,21 @@ class PrivateLinearModel(DataChecks, LedgerSharing, BaseEstimator):  # type: ign
             result = FitRun(plan, data, RandomSource(self.insecure_seed)).fit()
         self._adopt(data, result)
         return self
+
+    @abstractmethod
+    def _predicted(self, X: Any) -> Any:
+        """Return the predictions of checked rows."""
+
+    def _predicted_and_given(self, X: Any, y: Any, rule: Callable[[Any], Any]) -> tuple[Any, Any] | None:
+        """Return predictions and targets of a Spark DataFrame, whose target ``y`` names; None for any other table."""
+        check_is_fitted(self, "coef_")
+        rows, target = rows_and_named_target(X, y, getattr(self, "feature_names_in_", None))
+        if rows is X:
+            return None
+        blocks = self._checked(rows, reset=False).with_targets(target.in_numbers(rule))
+        pairs = [(self._predicted(features), given) for features, given in blocks]
+        predicted, given = (np.concatenate(one) for one in zip(*pairs, strict=True))
+        return predicted, given
 
     def plan(self, n: int, n_features: int, n_classes: int | None = None) -> PlanSummary:
         """Return what a fit would release, before any data are touched.

@@ -23,7 +23,7 @@ from dperm.data.tables.frames import (
     plain_matrix,
 )
 from dperm.data.tables.row_source import RowSource, row_source
-from dperm.data.tables.target_source import TargetSource, target_source, with_named_target
+from dperm.data.tables.target_source import TargetSource, rows_and_target, target_source
 from dperm.errors import InvalidBounds, InvalidData
 from dperm.estimators.central.request import CLASSES, NUMBERS
 from dperm.privacy.ledger import Ledger
@@ -128,7 +128,7 @@ class DataChecks:
     def _checked_arrays(self, X: Any, y: Any) -> tuple[Any, Any, BoolArray | None]:
         """Check parameters, then data; return both arrays, and which columns are of type bool."""
         self._check_parameters()
-        X, y = with_named_target(X, y)
+        X, y = rows_and_target(X, y)
         X = _source_or_table(X)
         boolean = None if isinstance(X, RowSource) else boolean_columns(X)
         target = target_source(y, X)
@@ -155,7 +155,7 @@ class DataChecks:
         options: dict[str, Any] = {"y_numeric": self._target == NUMBERS} if y_given else {}
         refused = None
         try:
-            source = row_source(X)
+            source = row_source(X, None if reset else getattr(self, "feature_names_in_", None))
             if source is not None and 0 in source.shape:
                 raise InvalidData("Found array with {} sample(s) and {} feature(s): 1 is needed.".format(*source.shape))
             plain, names = ("no_validation" if source else plain_matrix(X)), column_names(X)

@@ -43,7 +43,19 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):  # type: ignore[misc
     def predict(self, X: Any) -> FloatArray:
         """Return the predicted number of every row, clipped to the target's bounds."""
         check_is_fitted(self, "coef_")
-        X = self._checked(X, reset=False)
+        return self._predicted(self._checked(X, reset=False))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R2, without noise; for a Spark DataFrame ``y`` is the name of its target column."""
+        found = self._predicted_and_given(X, y, Numbers())
+        if found is None:
+            return float(super().score(X, y, sample_weight))
+        from sklearn.metrics import r2_score  # takes a moment to import, and a fit does not need it
+
+        predicted, numbers = found
+        return float(r2_score(numbers, predicted, sample_weight=sample_weight))
+
+    def _predicted(self, X: Any) -> FloatArray:
         scores = linear_scores(X, np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_), self.scaling_)
         return self.target_range_.clip(scores.ravel())
 

@@ -14,7 +14,7 @@ from dperm.data.executors.placing import place
 from dperm.data.executors.target_rules import ScaledTarget
 from dperm.data.holding.holder import DataHolder
 from dperm.data.tables.frames import plain_labels
-from dperm.data.tables.target_source import TargetSource, target_source, with_named_target
+from dperm.data.tables.target_source import TargetSource, rows_and_named_target, target_source
 from dperm.errors import InvalidData
 from dperm.estimators.central.base import PrivateLinearModel
 from dperm.estimators.central.data_checks import fingerprint_of, one_entry_per_cell
@@ -79,7 +79,7 @@ def paid_score(
     target's range. It protects the held-out people with its own epsilon and is charged to the ledger in full; no
     parallel composition with the fit is claimed.
     """
-    X, y = with_named_target(X, y)
+    X, y = rows_and_named_target(X, y, model.feature_names_in_)
     X = one_entry_per_cell(model.checked(X))
     n = int(X.shape[0])
     if n == 0:

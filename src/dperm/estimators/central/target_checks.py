@@ -20,7 +20,7 @@ from dperm.errors import InvalidData
 from dperm.estimators.central.data_checks import Y_NOT_FINITE, without_values
 from dperm.types import FloatArray
 
-__all__ = ["ClassCodes", "KnownCodes", "Numbers", "ScoredNumbers", "class_labels", "in_numbers"]
+__all__ = ["ClassCodes", "KnownCodes", "Labels", "Numbers", "ScoredNumbers", "class_labels", "in_numbers"]
 
 T = TypeVar("T")
 

@@ -63,7 +63,7 @@ class SavedModel:
     def checked(self, X: Any) -> Any:
         """Return ``X`` as a finite array or sparse matrix of the right width; errors show no value."""
         X = self._by_schema(X)
-        source = row_source(X)
+        source = row_source(X, self.feature_names_in_)
         names = column_names(X) if source is None else source.names
         fitted = self.feature_names_in_
         if names is not None and fitted is not None and names != fitted.tolist():

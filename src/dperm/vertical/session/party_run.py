@@ -275,14 +275,21 @@ class PartyRun:
         self.folder.save(Record(facts, kept), last=self.finished)
 
     def close(self) -> None:
-        """Release the folder and the reservation, so that another process can continue the run."""
+        """Release the folder and the reservation, so that another process can continue the run.
+
+        An answer that is being computed is finished first: it changes the folder.
+        """
+        with self._lock:
+            self._release()
+
+    def _release(self) -> None:
         if self._scope is not None:
             self._scope.suspend()
         self.folder.close()
 
     def _reset(self) -> None:
         """Drop everything in memory, so that the next request loads the run from disk."""
-        self.close()
+        self._release()
         fresh = PartyRun(self._identity, self.folder.path.parent, self._handler, self._name)
         kept = self._lock
         self.__dict__.update(fresh.__dict__)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from dperm.data.design.matrix import DesignMatrix
 from dperm.data.design.scaling import Scaling
 from dperm.data.design.weights import SparseWeights
-from dperm.data.executors.executor import Block, PlacedData, TargetView
+from dperm.data.executors.executor import Block, PlacedData, TargetView, bounded_part
 from dperm.data.executors.placing import place
 from dperm.data.holding.holder import added
 from dperm.errors import InvalidData, PlanViolation
@@ -37,6 +37,18 @@ def test_a_block_needs_a_target_for_every_row():
 def test_parts_of_different_shapes_are_no_sum():
     with pytest.raises(PlanViolation, match="different shapes"):
         added([np.zeros(3), np.ones(1)])
+
+
+@pytest.mark.parametrize("part", [np.zeros(5), np.zeros(4, np.float32), [0.0] * 4], ids=["large", "single", "list"])
+def test_a_part_that_is_not_as_declared_stays_on_its_worker(part):
+    class Planted(FirstMoment):
+        def part(self, block):
+            return part
+
+    block = Block(DesignMatrix.from_array(rows(), PLAIN), np.zeros(N), 0)
+    with pytest.raises(PlanViolation, match="nothing of it was sent"):
+        bounded_part(block, Planted(), TargetView(), 4)
+    assert bounded_part(block, FirstMoment(), TargetView(), P).shape == (P,)
 
 
 def test_executors_and_placed_data_cannot_be_pickled():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import shutil
 import signal
 import sys
 import threading
@@ -13,6 +12,7 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
+from spark_session import MARKS, frame_of
 
 from dperm import Bounds, DPLinearSVC, DPLogisticRegression, DPRidge, DPTuner, Ledger
 from dperm.data.design.matrix import DesignMatrix, Scaling
@@ -39,51 +39,11 @@ from dperm.solvers import (
     VarianceReducedDescent,
 )
 
-pyspark = pytest.importorskip("pyspark")
-pytest.importorskip("pyarrow")
-
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(
-        shutil.which("java") is None and "JAVA_HOME" not in os.environ, reason="Spark needs Java on this machine"
-    ),
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark"),
-]
+pytestmark = MARKS
 
 N, P = 900, 4
 NAMES = ["age", "dose", "smokes", "score"]
 UNIT = Bounds(features=(-1, 1), target=(-1, 1))
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    before = os.environ.get("PYSPARK_PYTHON")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
-    }
-    made = SparkSession.builder.master("local[2,4]").appName("dperm tests")  # a task may fail three times
-    for name, value in settings.items():
-        made = made.config(name, value)
-    session = made.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-    if before is None:
-        del os.environ["PYSPARK_PYTHON"]
-    else:
-        os.environ["PYSPARK_PYTHON"] = before
 
 
 @pytest.fixture(autouse=True)
@@ -97,25 +57,19 @@ def people():
     return X, X[:, 0] - 0.5 * X[:, 1] + 0.1 * rng.normal(size=N)
 
 
-def frame_of(spark, X, y, names=NAMES, parts=2):
-    """A DataFrame whose partitions hold the rows in their order."""
-    table = pd.DataFrame(X, columns=list(names))
-    table["label"] = y
-    rows = [tuple(row) for row in table.itertuples(index=False, name=None)]
-    columns = [*names, "label"]
-    plain = [tuple(v.item() if hasattr(v, "item") else v for v in row) for row in rows]
-    return spark.createDataFrame(spark.sparkContext.parallelize(plain, parts), columns)
+def people_frame(spark, X, y, parts=2):
+    return frame_of(spark, X, y, NAMES, parts)
 
 
 @pytest.fixture(scope="module")
 def numbers(spark):
-    return frame_of(spark, *people()).persist()
+    return people_frame(spark, *people()).persist()
 
 
 @pytest.fixture(scope="module")
 def labels(spark):
     X, y = people()
-    return frame_of(spark, X, y > 0).persist()
+    return people_frame(spark, X, y > 0).persist()
 
 
 def again(model):
@@ -144,7 +98,12 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("name", ["auto", *SOLVERS])
+SAMPLE = ("gradient", "coordinate")  # one that reads rows, and one that keeps something beside them
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.sample] * (one in SAMPLE)) for one in ("auto", *SOLVERS)]
+)
 def test_every_solver_has_the_bits_of_memory(labels, name):
     if name in ("sgd", "svrg"):
         pytest.importorskip("dp_accounting")
@@ -159,7 +118,7 @@ def test_every_solver_has_the_bits_of_memory(labels, name):
 def test_three_classes(spark):
     X, y = people()
     words = np.array(["high", "low", "middle"])[np.digitize(y, [-0.4, 0.4])]
-    frame = frame_of(spark, X, words).persist()
+    frame = people_frame(spark, X, words).persist()
     short = GradientDescent(n_steps=2)
     for model in (
         DPLogisticRegression(2.0, bounds=UNIT, insecure_seed=0, solver=short),
@@ -177,13 +136,14 @@ def test_regression_with_bought_bounds(numbers):
 
 def test_boolean_columns_need_no_bounds(spark):
     X, y = people()
-    frame = frame_of(spark, X, y > 0)
+    frame = people_frame(spark, X, y > 0)
     frame = frame.withColumn("smokes", frame["smokes"] > 0)
     table = pd.DataFrame(X, columns=NAMES).assign(smokes=X[:, 2] > 0)
     model = DPLogisticRegression(5.0, insecure_seed=0, solver=GradientDescent(n_steps=2))
     demand_same(model, frame, table, y > 0)
 
 
+@pytest.mark.sample
 def test_the_ledger_holds_the_plan_and_recognises_the_data(numbers, tmp_path, monkeypatch):
     monkeypatch.setenv("DPERM_HOME", str(tmp_path))
     X, y = people()
@@ -210,6 +170,7 @@ def test_search_and_score(numbers):
 
 
 # ------------------------------------------------------------------------------------------ what comes back
+@pytest.mark.sample
 def test_nothing_of_a_person_comes_to_the_driver(labels, monkeypatch):
     """Everything that is collected during a fit is as small for 900 people as it would be for nine."""
     from pyspark import RDD
@@ -230,14 +191,14 @@ def test_nothing_of_a_person_comes_to_the_driver(labels, monkeypatch):
 
 def test_many_partitions_are_added_on_the_workers(spark):
     X, y = people()
-    frame = frame_of(spark, X, y, parts=17)
+    frame = people_frame(spark, X, y, parts=17)
     model = DPRidge(2.0, bounds=UNIT, insecure_seed=0, solver=GradientDescent(n_steps=1))
     demand_same(model, frame, X, y)
 
 
 def test_blocks_are_released_with_their_executor(spark):
     X, y = people()
-    frame = frame_of(spark, X, y)
+    frame = people_frame(spark, X, y)
     stored = spark.sparkContext._jsc.getPersistentRDDs
     gc.collect()
     before = len(stored())
@@ -287,6 +248,7 @@ def is_ours(pid):
     return False
 
 
+@pytest.mark.sample
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are listed as in Linux")
 def test_killed_workers_change_no_bit_and_charge_nothing_twice(labels):
     X, y = people()
@@ -365,6 +327,7 @@ def test_bad_targets_are_refused_without_their_values(numbers, change, words):
     assert "Smith" not in str(caught.value)
 
 
+@pytest.mark.sample
 def test_y_is_the_name_of_a_column(numbers):
     for y in (people()[1], numbers.select("label"), None):
         with pytest.raises(InvalidData, match="give y as the name of a column"):
@@ -373,6 +336,7 @@ def test_y_is_the_name_of_a_column(numbers):
         DPRidge(bounds=UNIT).fit(numbers, "wage")
 
 
+@pytest.mark.sample
 def test_errors_of_spark_show_no_value(numbers):
     from pyspark.sql.functions import expr
 
@@ -387,7 +351,7 @@ def test_rows_that_change_are_refused(spark, numbers):
     X, y = people()
     rows, target = rows_and_target(numbers, "label")
     scaling = Scaling(np.zeros(P), np.ones(P), 1.0)
-    object.__setattr__(rows.table, "frame", frame_of(spark, X[:700], y[:700]))
+    object.__setattr__(rows.table, "frame", people_frame(spark, X[:700], y[:700]))
     with pytest.raises(InvalidData, match="X changed while it was read"):
         rows.check()
     with pytest.raises(InvalidData, match="X changed while it was read"):
@@ -400,7 +364,7 @@ def test_a_lost_block_that_comes_back_with_other_rows_is_refused(spark):
 
     fresh = udf(lambda: float(np.random.default_rng().uniform(-1, 1)), "double").asNondeterministic()
     X, y = people()
-    frame = frame_of(spark, X, y).withColumn("dose", fresh())
+    frame = people_frame(spark, X, y).withColumn("dose", fresh())
     executor = place(*rows_and_target(frame, "label"), Scaling(np.zeros(P), np.ones(P), 1.0), 1.0)
     query = FullGradient(Logistic(), np.zeros(P + 1))
     next(executor.parts(query, TargetView()))

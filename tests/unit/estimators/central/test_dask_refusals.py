@@ -61,7 +61,7 @@ def test_partitions_that_are_no_numbers(caplog):
     check_partitions(caplog)
 
 
-def growing(path, after, then):
+def growing(path, after, then, declared=10):
     """Four partitions of ten rows that have another number of rows once they were worked out so often."""
     dask_array, dask = pytest.importorskip("dask.array"), pytest.importorskip("dask")
 
@@ -71,18 +71,22 @@ def growing(path, after, then):
         return np.full((10 if path.stat().st_size <= after else then[k], 2), 0.3)
 
     path.unlink(missing_ok=True)
-    parts = [dask.delayed(part, pure=False)(k) for k in range(4)]
-    return dask_array.concatenate([dask_array.from_delayed(one, (10, 2), float) for one in parts])
+    parts = [dask_array.from_delayed(dask.delayed(part, pure=False)(k), (declared, 2), float) for k in range(4)]
+    return dask_array.concatenate(parts, allow_unknown_chunksizes=True)
 
 
-def check_lengths(path):
+def check_lengths(path, after, declared=10):
     for then in ([9, 9, 9, 9], [1, 1, 1, 1], [9, 11, 10, 10]):
         with pytest.raises(InvalidData, match="X changed while it was read: its rows"):
-            DPRidge(bounds=UNIT).fit(growing(path, 4, then), np.arange(40.0))
+            DPRidge(bounds=UNIT).fit(growing(path, after, then, declared), np.arange(40.0))
+
+
+def test_partitions_of_another_length_than_declared(tmp_path):
+    check_lengths(tmp_path / "count", after=0)  # they are read once here
 
 
 def test_partitions_that_change_their_length(tmp_path):
-    check_lengths(tmp_path / "count")
+    check_lengths(tmp_path / "count", after=4, declared=np.nan)  # counted first, then read
 
 
 def check_graph():
@@ -106,5 +110,7 @@ def test_a_cluster_refuses_the_same(tmp_path, caplog):
     options = {"processes": False, "dashboard_address": ":0", "n_workers": 1, "threads_per_worker": 1}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
         check_partitions(caplog)
-        check_lengths(tmp_path / "count")
+        for after in (0, 4):  # other than declared, and in the second reading
+            check_lengths(tmp_path / "count", after)
+        check_lengths(tmp_path / "count", after=4, declared=np.nan)
         check_graph()
