@@ -334,9 +334,10 @@ def _run_fit(estimator: Any, prepared: PreparedFit, rows: tuple[Any, Any], told:
     from dperm.estimators.central.base import fit_prepared
     from dperm.estimators.progress import watching
 
-    with warnings.catch_warnings(record=True) as caught, output.progress("fitting") as bar, watching(bar):
+    with warnings.catch_warnings(record=True) as caught, output.progress("fitting") as bar:
         warnings.simplefilter("always", DpermWarning)
-        fit_prepared(estimator, prepared, *rows)
+        with watching(bar, reading=bar.named("reading rows")):
+            fit_prepared(estimator, prepared, *rows)
     shown = {f"{text}." for text in prepared.utility_warnings}  # before the fit
     for one in caught:
         if not issubclass(one.category, DpermWarning) or str(one.message) in shown:

@@ -13,9 +13,24 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["Output", "counted", "with_output"]
+__all__ = ["Output", "ProgressBar", "counted", "with_output"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class ProgressBar:
+    """Shows how much of some work is done: call it with two numbers."""
+
+    what: str
+    show: Callable[[str, int, int], None]
+
+    def __call__(self, done: int, in_all: int) -> None:
+        self.show(self.what, done, in_all)
+
+    def named(self, what: str) -> ProgressBar:
+        """Return the same bar for another piece of work."""
+        return ProgressBar(what, self.show)
 
 
 @dataclass(frozen=True)
@@ -68,13 +83,13 @@ class Output:
             click.echo(text, err=True)
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+    def progress(self, what: str) -> Iterator[ProgressBar]:
         """Show a progress bar on standard error, in a terminal only."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         if self.quiet or self.as_json or not sys.stderr.isatty():
-            yield lambda done, in_all: None
+            yield ProgressBar(what, lambda what, done, in_all: None)
             return
         columns = (
             TextColumn("{task.description}"),
@@ -84,7 +99,11 @@ class Output:
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=None)
-            yield lambda done, in_all: bar.update(task, completed=done, total=in_all)
+
+            def show(what: str, done: int, in_all: int) -> None:
+                bar.update(task, description=what, completed=done, total=in_all)
+
+            yield ProgressBar(what, show)
 
     def _print(self, what: Any) -> None:
         from rich.console import Console

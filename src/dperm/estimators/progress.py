@@ -1,4 +1,4 @@
-"""Reports the progress of fits: how many steps are done, which reveals nothing about the data."""
+"""Reports the progress of fits: how many rows are read and steps are done, which reveals no value of the data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from contextvars import ContextVar
 
 from dperm.solvers import Progress
 
-__all__ = ["current_progress", "watching"]
+__all__ = ["current_progress", "current_reading", "watching"]
 
 #: the callback of the innermost :func:`watching`, if any
 current_progress: ContextVar[Progress | None] = ContextVar("dperm_progress", default=None)
+#: its callback for rows that are read
+current_reading: ContextVar[Progress | None] = ContextVar("dperm_reading", default=None)
 
 
 @contextmanager
-def watching(progress: Progress) -> Iterator[None]:
+def watching(progress: Progress, reading: Progress | None = None) -> Iterator[None]:
     """Call ``progress(steps done, steps in all)`` during every fit inside the block.
+
+    ``reading(rows done, rows in all)`` is called before, while rows are read from files or on a Dask cluster.
 
     A search (:class:`dperm.DPTuner`) reports no progress: the number of its runs is not released.
 
@@ -27,8 +31,9 @@ def watching(progress: Progress) -> Iterator[None]:
     >>> steps[-1]
     1.0
     """
-    before = current_progress.set(progress)
+    before, before_reading = current_progress.set(progress), current_reading.set(reading)
     try:
         yield
     finally:
         current_progress.reset(before)
+        current_reading.reset(before_reading)

@@ -15,7 +15,7 @@ import dperm as package
 from dperm.cli import fit as fit_module
 from dperm.cli import main as main_module
 from dperm.cli import model_files, training
-from dperm.cli.output import Output
+from dperm.cli.output import Output, ProgressBar
 from dperm.errors import InvalidData
 from dperm.estimators.persistence.saved import SavedModel
 
@@ -196,11 +196,11 @@ def test_a_disk_that_fills_up_during_the_fit_does_not_lose_the_model(dperm, peop
 def interrupting(at):
     @contextmanager
     def progress(self, what):
-        def tell(done, in_all):
+        def tell(what, done, in_all):
             if done >= at:
                 raise KeyboardInterrupt
 
-        yield tell
+        yield ProgressBar(what, tell)
 
     return progress
 

@@ -43,6 +43,9 @@ def test_a_terminal_shows_a_bar_and_bold_headings(streams):
     advance(Output())
     assert "fitting" in err.getvalue()
     assert "50%" in err.getvalue()
+    with Output().progress("fitting") as bar:
+        bar.named("reading rows")(1, 4)
+    assert "reading rows" in err.getvalue()
     Output().table(("column", "effect"), [("age", "[bold]+1[/bold]")])
     assert "\x1b[1m" in out.getvalue()
     assert "[bold]+1[/bold]" in out.getvalue()  # names are not read as markup

@@ -15,7 +15,7 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
-from dperm.data.executors.executor import Block, Executor, TargetView, Work, bounded_part
+from dperm.data.executors.executor import Block, Executor, Reading, TargetView, Work, bounded_part
 from dperm.data.tables.dask_rows import DaskRows, ReadRows
 from dperm.data.tables.dask_targets import ReadTarget, target_pieces
 from dperm.data.tables.row_source import ROWS_CHANGED
@@ -44,9 +44,13 @@ class DaskExecutor(Executor):
         Public constants of the columns.
     intercept : float
         Height of the constant column, 0 for none.
+    reading : callable, optional
+        Told how many rows are read, and how many there are.
     """
 
-    def __init__(self, X: DaskRows, target: Any, scaling: Scaling, intercept: float = 0.0) -> None:
+    def __init__(
+        self, X: DaskRows, target: Any, scaling: Scaling, intercept: float = 0.0, reading: Reading | None = None
+    ) -> None:
         assert X.cluster is not None
         self.n_rows = X.shape[0]
         self.shape = Shape.of(*X.shape, scaling.clip, scaling.row_norm, intercept, scaling.spread)
@@ -57,7 +61,11 @@ class DaskExecutor(Executor):
         self._blocks = self._cluster.kept("block", make, arguments)
         # what cannot be read is refused before anything is reserved
         self._key = RandomSource().words(2).tobytes()
-        self._digests = self._cluster.each_kept("digest", Block.digest, self._blocks, self._key)
+        self._digests = []
+        for digest in self._cluster.each_kept("digest", Block.digest, self._blocks, self._key):
+            self._digests.append(digest)
+            if reading is not None:
+                reading(sum(X.lengths[: len(self._digests)]), self.n_rows)
         # rows and targets are read apart: a source of no fixed order would give a person another one's target
         expected = list(zip(X.lengths, X.first_rows, self._digests, strict=True))
         self._second = X.read_again(target, _SameBlock(make, self._key), expected)

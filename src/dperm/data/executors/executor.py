@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,10 @@ from dperm.data.tables.row_source import ROWS_CHANGED
 from dperm.errors import InvalidData, PlanViolation
 from dperm.types import FloatArray
 
-__all__ = ["Block", "Executor", "PlacedData", "TargetView", "Work", "bounded_part"]
+__all__ = ["Block", "Executor", "PlacedData", "Reading", "TargetView", "Work", "bounded_part"]
+
+#: told how many rows are read, and how many there are
+Reading = Callable[[int, int], None]
 
 _NO_SUM = (
     "a query returned something other than sums over people, or more of them than it declares, and nothing of it was "

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
-from dperm.data.executors.executor import Block, Executor, TargetView, Work
+from dperm.data.executors.executor import Block, Executor, Reading, TargetView, Work
 from dperm.data.executors.threads import Threads, n_threads, read_ahead
 from dperm.data.tables.row_source import ROWS_CHANGED, RowSource
 from dperm.errors import InvalidData
@@ -40,19 +40,23 @@ def has_room(shape: Shape) -> bool:
     return shutil.disk_usage(tempfile.gettempdir()).free >= needed
 
 
-def file_executor(X: RowSource, target: FloatArray, scaling: Scaling, intercept: float = 0.0) -> Executor:
+def file_executor(
+    X: RowSource, target: FloatArray, scaling: Scaling, intercept: float = 0.0, reading: Reading | None = None
+) -> Executor:
     """Return the executor of rows that are read in blocks: on disk if there is room, else without it."""
     shape = Shape.of(*X.shape, scaling.clip, scaling.row_norm, intercept, scaling.spread)
     if has_room(shape):
         with contextlib.suppress(_DiskFull):  # other programs write too
-            return FileExecutor(X, target, scaling, shape)
-    return RereadExecutor(X, target, scaling, shape)
+            return FileExecutor(X, target, scaling, shape, reading)
+    return RereadExecutor(X, target, scaling, shape, reading)
 
 
 class FileExecutor(Executor):
     """Blocks of scaled rows in a temporary file without a name, which disappears with the object or the process."""
 
-    def __init__(self, X: RowSource, target: FloatArray, scaling: Scaling, shape: Shape) -> None:
+    def __init__(
+        self, X: RowSource, target: FloatArray, scaling: Scaling, shape: Shape, reading: Reading | None = None
+    ) -> None:
         self.shape = shape
         self._threads = Threads(n_threads())
         file = _ScratchFile(_stored_type(shape))
@@ -64,6 +68,8 @@ class FileExecutor(Executor):
             design = _StoredDesign(file, file.append(columns), n, shape)
             self._blocks.append(_StoredBlock(design, target[first : first + n], first))
             first += n
+            if reading is not None:
+                reading(first, X.shape[0])
         self.n_rows = first
 
     def parts(self, work: Work, view: TargetView) -> Iterator[FloatArray]:
@@ -74,13 +80,20 @@ class FileExecutor(Executor):
 class RereadExecutor(Executor):
     """Blocks that are read from their source and scaled for every query; nothing is kept between queries."""
 
-    def __init__(self, X: RowSource, target: FloatArray, scaling: Scaling, shape: Shape) -> None:
+    def __init__(
+        self, X: RowSource, target: FloatArray, scaling: Scaling, shape: Shape, reading: Reading | None = None
+    ) -> None:
         self.shape, self.n_rows = shape, X.shape[0]
         self._source, self._target, self._scaling = X, target, scaling
         self._threads = Threads(n_threads())
         self._key = RandomSource().words(2).tobytes()
         # what cannot be read is refused before anything is reserved, and later what has changed since
-        self._digests = [self._digest(rows) for rows in X.blocks()]
+        self._digests, first = list[bytes](), 0
+        for rows in X.blocks():
+            self._digests.append(self._digest(rows))
+            first += len(rows)
+            if reading is not None:
+                reading(first, X.shape[0])
 
     def parts(self, work: Work, view: TargetView) -> Iterator[FloatArray]:
         return self._threads.map(lambda make: make().part(work, view), read_ahead(self._blocks()))

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from dperm.data.design.matrix import Scaling
-from dperm.data.executors.executor import Executor
+from dperm.data.executors.executor import Executor, Reading
 from dperm.data.executors.files import file_executor
 from dperm.data.executors.threads import MemoryExecutor
 from dperm.data.tables.row_source import RowSource
@@ -20,7 +20,7 @@ _CLUSTERS = {
 }
 
 
-def place(X: Any, target: Any, scaling: Scaling, intercept: float = 0.0) -> Executor:
+def place(X: Any, target: Any, scaling: Scaling, intercept: float = 0.0, reading: Reading | None = None) -> Executor:
     """Clip, scale and round the rows of ``X`` with public constants, and keep them with their targets.
 
     Parameters
@@ -33,11 +33,13 @@ def place(X: Any, target: Any, scaling: Scaling, intercept: float = 0.0) -> Exec
         Public constants of the columns.
     intercept : float
         Height of the constant column, 0 for none.
+    reading : callable, optional
+        Told how many rows are read, and how many there are. Rows in memory are not read; Spark shows its jobs itself.
     """
     if not isinstance(X, RowSource):
         return MemoryExecutor(X, target, scaling, intercept)
     if not X.on_cluster:
-        return file_executor(X, target, scaling, intercept)
+        return file_executor(X, target, scaling, intercept, reading)
     module, name = _CLUSTERS[type(X).__name__]
-    made: Executor = getattr(import_module(module), name)(X, target, scaling, intercept)
+    made: Executor = getattr(import_module(module), name)(X, target, scaling, intercept, reading)
     return made

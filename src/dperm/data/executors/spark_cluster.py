@@ -24,7 +24,7 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
-from dperm.data.executors.executor import Block, Executor, TargetView, Work, bounded_part
+from dperm.data.executors.executor import Block, Executor, Reading, TargetView, Work, bounded_part
 from dperm.data.holding.holder import added
 from dperm.data.tables.row_source import ROWS_CHANGED
 from dperm.data.tables.spark_jobs import Answer, answered, answers_of_frame, collected, one_answer
@@ -43,7 +43,14 @@ _MOST_KEPT = 1 << 28  # bytes of rows that a worker's process keeps as doubles
 class SparkExecutor(Executor):
     """Blocks of a Spark DataFrame, which stay on the cluster until this object is gone."""
 
-    def __init__(self, X: SparkRows, target: SparkTarget, scaling: Scaling, intercept: float = 0.0) -> None:
+    def __init__(
+        self,
+        X: SparkRows,
+        target: SparkTarget,
+        scaling: Scaling,
+        intercept: float = 0.0,
+        reading: Reading | None = None,  # not called: Spark shows the progress of its jobs itself
+    ) -> None:
         from pyspark import StorageLevel
 
         if target.table is not X.table:

@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
@@ -129,10 +129,10 @@ class Cluster:
             parts = [client.submit(_added, some, key=(*key, i)) for i, some in enumerate(_groups(parts))]
         return parts[0]
 
-    def each_kept(self, name: str, function: Callable[..., Any], kept: Sequence[Any], *constants: Any) -> list[Any]:
-        """Run a function on each kept result where it is and return its results, which must be small."""
-        found = self._safely(lambda: self._mapped(name, function, [kept], constants))
-        return [self._value(future) for future in found]
+    def each_kept(self, name: str, function: Callable[..., Any], kept: Sequence[Any], *constants: Any) -> Iterator[Any]:
+        """Run a function on each kept result where it is; yield its results, which must be small, as they come."""
+        for future in self._safely(lambda: self._mapped(name, function, [kept], constants)):
+            yield self._value(future)
 
     def _mapped(self, name: str, function: Callable[..., Any], kept: Sequence[Any], constants: Any) -> list[Any]:
         key = _key(name)

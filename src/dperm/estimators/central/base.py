@@ -23,7 +23,7 @@ from dperm.estimators.central.plan import PlanSummary, summarise
 from dperm.estimators.central.request import NUMBERS, FitRequest, PreparedFit, prepare, resolve_bounds
 from dperm.estimators.ledger_sharing import LedgerElsewhere, LedgerSharing
 from dperm.estimators.persistence.saved import SavedModel
-from dperm.estimators.progress import current_progress
+from dperm.estimators.progress import current_progress, current_reading
 from dperm.objective import L1, L2, ElasticNet, Loss, NoPenalty, Objective, Penalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -280,6 +280,7 @@ class PrivateLinearModel(DataChecks, LedgerSharing, BaseEstimator):  # type: ign
             n_classes=n_classes,
             n_heads=self._n_heads(n_classes),
             progress=current_progress.get() or (_print_progress if self.verbose else None),
+            reading=current_reading.get() or (_print_reading if self.verbose else None),
             calibration=self.calibration,
         )
 
@@ -330,3 +331,8 @@ def _print_progress(done: int, in_all: int) -> None:
     """Print how far a fit is, ten times at most; the number of steps reveals nothing about the data."""
     if done == in_all or done % max(1, in_all // 10) == 0:
         print(f"step {done} of {in_all}", file=sys.stderr)
+
+
+def _print_reading(done: int, in_all: int) -> None:
+    """Print how many rows are read."""
+    print(f"{done} of {in_all} rows read", file=sys.stderr)

@@ -189,7 +189,7 @@ class FitRun:
         return scaling, self._placed(scaling)
 
     def _placed(self, scaling: Scaling) -> Executor:
-        return place(self.data.X, self.data.target, scaling, self.request.height)
+        return place(self.data.X, self.data.target, scaling, self.request.height, self.request.reading)
 
     def _target_range(self, ranges: RangePurchase | None) -> TargetRange | None:
         """Return the range of a numeric target, declared or bought."""

@@ -66,6 +66,8 @@ class FitRequest:
     n_classes: int = 2
     n_heads: int = 1
     progress: Progress | None = None
+    #: the same for rows that are read
+    reading: Progress | None = None
     calibration: str = "certified"
 
     @property
@@ -171,7 +173,7 @@ class PreparedFit:
 
 
 #: fields of a request on which neither plan nor noise depends
-_NOT_PLANNED = ("feature_names", "assumptions", "progress")
+_NOT_PLANNED = ("feature_names", "assumptions", "progress", "reading")
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -154,7 +154,7 @@ def plan_search(
     for name, request in requests:
         with naming(name):
             # without progress: the steps of runs would show their number, which is not released
-            asked = replace(request, budget_epsilon=own, budget_delta=budget.delta, progress=None)
+            asked = replace(request, budget_epsilon=own, budget_delta=budget.delta, progress=None, reading=None)
             prepared = prepare(asked, n, n_features)
         score = SquaredErrors if request.target == NUMBERS else CorrectPredictions
         # a group's multiplier is scale sqrt(count / share): this share gives the score its own

@@ -10,6 +10,7 @@ import pytest
 
 from dperm import Bounds, DPLogisticRegression, DPRidge, Ledger
 from dperm.errors import InvalidData
+from dperm.estimators.progress import watching
 from dperm.solvers import GradientDescent
 
 distributed = pytest.importorskip("distributed")
@@ -101,6 +102,13 @@ def test_a_fit_reads_its_table(client, model, frame_readings, ledger):
     assert readings() == 2
     model.fit(*as_arrays("y"))
     assert readings() == frame_readings - 1
+
+
+def test_progress_is_told_while_rows_are_read(client):
+    seen, frame = [], table()
+    with watching(lambda done, in_all: None, reading=lambda done, in_all: seen.append((done, in_all))):
+        DPRidge(5.0, bounds=UNIT, solver=SHORT).fit(frame[NAMES], frame["y"])
+    assert seen == [(40, 120), (80, 120), (120, 120)]
 
 
 @pytest.mark.parametrize("ledger", [None, Ledger()], ids=["", "ledger"])

@@ -106,6 +106,14 @@ def test_on_a_disk_that_fills_up_the_source_is_read_again(monkeypatch):
     assert isinstance(executor, RereadExecutor)
 
 
+@pytest.mark.parametrize("room", [True, False])
+def test_progress_is_told_while_rows_are_read(monkeypatch, room):
+    monkeypatch.setattr(files, "has_room", lambda shape: room)
+    seen = []
+    file_executor(ArrayRows(table()), np.zeros(1000), PLAIN, 1.0, reading=lambda done, n: seen.append((done, n)))
+    assert seen == [(256, 1000), (512, 1000), (768, 1000), (1000, 1000)]
+
+
 def test_rows_that_change_between_two_readings_are_refused():
     """Targets are kept, so rows in another order would get other people's targets."""
     rows = table()
