@@ -4,7 +4,8 @@
 
 A pass is X w, slopes, X' r: what one gradient costs without privacy. The fit has all its other work in it: scaling,
 row lengths, second moments, noise, accounting. Turns alternate between one thread and two; the first fit of a process
-is a warm-up. numpy is measured with the rows in both orders of storage.
+is a warm-up. numpy is measured with the rows in both orders of storage,
+and next to it one pass of scikit-learn's stochastic gradient descent without privacy.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from recorded import Recorded
 from scale_worker import run
 
 COLUMNS = ("columns", "threads", "fit (s)", "gradients", "numpy pass, rows in C order (ms)", "in F order (ms)",
-           "fit / passes in C order", "in F order")  # fmt: skip
+           "fit / passes in C order", "in F order", "pass of scikit-learn SGD (ms)")  # fmt: skip
 
 
 def main() -> None:
@@ -27,21 +28,21 @@ def main() -> None:
     with Recorded("scale_memory", f"Fits in memory, {given.rows} rows", COLUMNS) as out:
         for columns in (100, 400):
             took: dict[int, list[float]] = {1: [], 2: []}
-            passes: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+            passes: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
             bits = set()
             for _ in range(given.turns):
                 for threads in (1, 2):
                     asked = {"data": "memory", "rows": given.rows, "columns": columns, "repeats": 3, "reference": True}
                     found = run(asked, threads)
                     took[threads].append(float(np.median(found["seconds"][1:])))
-                    passes[threads].append((found["numpy_c"], found["numpy_f"]))
+                    passes[threads].append((found["numpy_c"], found["numpy_f"], found["sgd"]))
                     bits.add(found["bits"])
             for threads in (1, 2):
-                seconds, (c, f) = float(np.median(took[threads])), np.median(passes[1], axis=0)
+                seconds, (c, f, sgd) = float(np.median(took[threads])), np.median(passes[1], axis=0)
                 cells = [seconds / (found["steps"] * one) for one in (c, f)]
                 out.add(
                     str(columns), str(threads), f"{seconds:.2f}", str(found["steps"]), f"{1e3 * c:.0f}",
-                    f"{1e3 * f:.0f}", *(f"{cell:.2f}" for cell in cells),
+                    f"{1e3 * f:.0f}", *(f"{cell:.2f}" for cell in cells), f"{1e3 * sgd:.0f}",
                 )  # fmt: skip
             speedup = [one / two for one, two in zip(took[1], took[2], strict=True)]
             out.say(
