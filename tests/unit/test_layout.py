@@ -19,9 +19,9 @@ SOURCE, TESTS = ROOT / "src" / "dperm", ROOT / "tests"
 #: more files side by side, or longer files, and nobody finds anything
 MOST_MODULES, MOST_LINES = 22, 450
 #: source files that one central fit enters; lower it when you can, never raise it without a reason
-MOST_FILES_OF_A_FIT = (
-    65  # four: checks at the mechanism boundary, recognised tables, contradictions in accounting; seven: rows in blocks
-)
+#: (four for checks at the mechanism boundary, recognised tables and contradictions in accounting; nine for rows in
+#: blocks and tiles)
+MOST_FILES_OF_A_FIT = 67
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted({path.parent for path in MODULES})

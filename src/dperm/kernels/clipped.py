@@ -1,4 +1,4 @@
-"""Sums of clipped products, compiled: sum over rows of clip(value * slope), each product clipped on its own.
+"""Sums of clipped products of sparse columns, compiled: sum over rows of clip(value * slope), each clipped alone.
 
 Values and slopes are integers held in doubles, and so is the limit: every product and every partial sum is exact, so
 the order of summation (and how the compiler splits it) does not matter. Compiled on first use and cached on disk.
@@ -13,38 +13,13 @@ from numba import njit
 
 from dperm.types import FloatArray
 
-__all__ = ["clipped_sums_dense", "clipped_sums_sparse"]
+__all__ = ["clipped_sums_sparse"]
 
 
 # Sums of whole numbers below 2^53 are the same in any order, so the compiler may reassociate them into vector lanes.
 _ANY_ORDER = {"reassoc", "nsz"}
 
 # Positions are unsigned, because numba checks every signed index for counting from the end.
-
-
-@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
-def _column(column: FloatArray, slopes: FloatArray, limit: float) -> float:
-    total = 0.0
-    for i in range(slopes.size):
-        total += min(max(column[i] * slopes[i], -limit), limit)
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
-def _dense(values: FloatArray, slopes: FloatArray, limits: FloatArray, out: FloatArray) -> None:
-    n = slopes.size
-    p = out.size
-    for j in range(0, p - 1, 2):  # two columns share each slope that is read
-        one, two = 0.0, 0.0
-        limit_one, limit_two = limits[j], limits[j + 1]
-        column_one, column_two = values[:, j], values[:, j + 1]
-        for i in range(n):
-            slope = slopes[i]
-            one += min(max(column_one[i] * slope, -limit_one), limit_one)
-            two += min(max(column_two[i] * slope, -limit_two), limit_two)
-        out[j], out[j + 1] = one, two
-    if p % 2:
-        out[p - 1] = _column(values[:, p - 1], slopes, limits[p - 1])
 
 
 @njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
@@ -94,17 +69,13 @@ def _each(limits: FloatArray | float, size: int) -> FloatArray:
     return np.ascontiguousarray(np.broadcast_to(limits, size))
 
 
-def clipped_sums_dense(values: FloatArray, slopes: FloatArray, limits: FloatArray | float, out: FloatArray) -> None:
-    """Write sums over rows of clip(values[i, j] * slopes[i], -limits[j], limits[j]); one limit or one per column."""
-    _dense(values, slopes, _each(limits, out.size), out)
-
-
 def clipped_sums_sparse(
     matrix: Any, implicit: FloatArray | None, slopes: FloatArray, limits: FloatArray | float, out: FloatArray
 ) -> None:
-    """The same for a CSC matrix of differences to a column's implicit value (None: all zero); cost by stored entries.
+    """Write sums over rows of clip(x[i, j] * slopes[i], -limits[j], limits[j]); one limit or one per column.
 
-    Rows that are not stored all have the implicit value, so their sum is computed once per distinct (value, limit).
+    x is a CSC matrix of differences to a column's implicit value (None: all zero). Rows that are not stored all have
+    the implicit value, so their sum is computed once per distinct (value, limit): the cost goes by stored entries.
     """
     if implicit is None:
         implicit = np.zeros(out.size)

@@ -39,7 +39,7 @@ def _plus(total: float, summand: float) -> float:
 
 @njit(fastmath={"contract"}, error_model="numpy")
 def _moved(score: float, entry: float, change: float) -> float:
-    return score + entry * change
+    return score + np.float64(entry) * change
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -54,7 +54,7 @@ def clipped_column_sum(column: FloatArray, slopes: FloatArray | ShortArray, limi
     """Sum of column * slopes, each product clipped; all whole."""
     total = 0.0
     for i in range(slopes.size):
-        total = _plus(total, min(max(column[i] * slopes[i], -limit), limit))
+        total = _plus(total, min(max(np.float64(column[i]) * slopes[i], -limit), limit))
     return total
 
 
@@ -85,7 +85,7 @@ def moved_residual_sum(
         score = _moved(scores[i], before[i], change)
         scores[i] = score
         slope = np.trunc(min(max(score * spacing - target[i], -bound), bound) * per_grid)
-        total = _plus(total, min(max(column[i] * slope, -limit), limit))
+        total = _plus(total, min(max(np.float64(column[i]) * slope, -limit), limit))
     return total
 
 
@@ -109,7 +109,7 @@ def moved_logistic_sum(
         # the grid is a power of two, so this is (sigmoid - target) / grid with the same single rounding
         slope = np.trunc(fma(sigmoid(score * spacing), per_grid, -target[i]))
         slopes[i] = slope
-        total = _plus(total, min(max(column[i] * slope, -limit), limit))
+        total = _plus(total, min(max(np.float64(column[i]) * slope, -limit), limit))
     return total
 
 

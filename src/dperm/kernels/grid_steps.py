@@ -29,14 +29,24 @@ def _steps(x: float, centre: float, scale: float, clip: float, per_step: float, 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def block_steps(
-    block: FloatArray, centre: FloatArray, scale: FloatArray, clip: float, per_step: float, top: float, out: FloatArray
+    block: FloatArray,
+    centre: FloatArray,
+    scale: FloatArray,
+    clip: float,
+    per_step: float,
+    top: float,
+    out: Any,
+    first: int,
 ) -> None:
-    """Steps of dense rows: clip((x - centre) / scale) times ``per_step``, a power of two, rounded, at most ``top``."""
+    """Steps of dense rows: clip((x - centre) / scale) times ``per_step``, a power of two, rounded, at most ``top``.
+
+    They are written into a tile, which has a line for each column, from row ``first`` on. Columns of scale 0 are left
+    as they are.
+    """
     for j in range(block.shape[1]):
         if scale[j] <= 0.0:
-            out[:, j] = 0.0
             continue
-        middle, unit, column, steps = centre[j], scale[j], block[:, j], out[:, j]
+        middle, unit, column, steps = centre[j], scale[j], block[:, j], out[j, first : first + block.shape[0]]
         for i in range(column.size):  # without branches, so that several entries are computed at once
             scaled = min(max((column[i] - middle) / unit, -clip), clip)
             steps[i] = min(max(np.rint(scaled * per_step), -top), top)

@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.design.matrix import DesignMatrix
 from dperm.data.design.row_map import RowMap
 from dperm.data.holding.design_data import DesignData
 from dperm.data.holding.holder import Query, added
@@ -170,13 +169,13 @@ class MappedGradient(Query):
         lengths, spacing = _norms(block, self.rows), slope_spacing(block.design, self.loss)
         sums = np.zeros((block.design.d, *self.weights.shape[1:]))
         weights = WeightSteps.of(self.weights, block.design)
+        if type(self.loss) is Logistic:  # not a subclass, which may define other slopes
+            numbers = (self.clip * _DOWN, float(self.label_independence), spacing)
+            return block.design.logistic_sums(weights.steps, weights.unit, block.target, lengths, *numbers)
         for rows, design, target in block.strips():
-            if type(self.loss) is Logistic:  # not a subclass, which may define other slopes
-                slopes = self._logistic(weights, design, target, lengths[rows], spacing)
-            else:
-                with np.errstate(all="ignore"):  # a warning would reveal something about a person
-                    limit = self.clip * _DOWN / lengths[rows]
-                    slopes = toward_zero(self._shortened(weights.predictions(design), target, limit), spacing)
+            with np.errstate(all="ignore"):  # a warning would reveal something about a person
+                limit = self.clip * _DOWN / lengths[rows]
+                slopes = toward_zero(self._shortened(weights.predictions(design), target, limit), spacing)
             sums += design.sums(slopes)
         return sums
 
@@ -184,20 +183,6 @@ class MappedGradient(Query):
         spacing = facts.grids.spacing(self.loss.slope_bound, facts.grids.slope_bits)
         image: FloatArray = self.rows.image(added(parts)) * (facts.spacing * spacing)
         return image
-
-    def _logistic(
-        self, weights: WeightSteps, design: DesignMatrix, labels: FloatArray, lengths: FloatArray, spacing: float
-    ) -> FloatArray:
-        """The same as :meth:`_shortened` in grid steps, bit for bit, in one pass."""
-        from dperm.kernels.grid_steps import shorten_logistic  # compiled: only when needed
-
-        scores = design.scores(weights.steps)
-        target = np.require(labels, np.float64, ["C", "A"])
-        # the grid is a power of two: multiplying by its inverse equals dividing
-        shorten_logistic(
-            scores, weights.unit, target, lengths, self.clip * _DOWN, float(self.label_independence), 1.0 / spacing
-        )
-        return scores
 
     def _shortened(self, scores: FloatArray, target: FloatArray, limit: FloatArray) -> FloatArray:
         slopes = self.loss.slope(scores, target)

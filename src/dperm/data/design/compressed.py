@@ -71,6 +71,21 @@ class Compressed:
         """Return some of the rows."""
         return Compressed(self.by_row[rows])
 
+    def some_columns(self, columns: NDArray[np.intp]) -> Compressed:
+        """Return some of the columns."""
+        return Compressed(self.by_column[:, columns])
+
+    def scores(self, weights: FloatArray, start: Any) -> FloatArray:
+        """Return ``start`` plus row times weights; shape (n,) or (n, K)."""
+        out = np.asarray(self.any_format @ weights)
+        out += start
+        return out
+
+    def sums(self, row_steps: FloatArray) -> FloatArray:
+        """Return the sum over rows of row times ``row_steps``; shape (p,) or (p, K)."""
+        total: FloatArray = self.transposed @ row_steps
+        return total
+
     def column(self, number: int) -> tuple[NDArray[np.intp], FloatArray]:
         """Return the rows with a stored entry in a column, and the entries."""
         columns = self.by_column

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dperm.data.design.compressed import Compressed
+from dperm.data.design.dense_rows import DenseRows
 from dperm.data.design.scaling import Scaling, Shape, compressed_rows, dense_steps, shrink_rows, sparse_steps
 from dperm.errors import InvalidBounds
 from dperm.kernels.exact import toward_zero
@@ -29,8 +30,7 @@ Columns = Sequence[int] | NDArray[np.intp] | None
 
 _UP = 1.0 + 2.0**-50
 _CHUNK_ROWS = 4096
-_STRIP_BYTES = 1 << 23  # a strip stays in a processor's cache between two passes; measured best at 6 to 13 MB
-_FEWEST_ROWS = 256
+_STRIP_BYTES = 1 << 22  # a strip stays in a processor's cache between two passes, and is worth a call of Python
 _MOST_KEPT_NORMS = 64
 
 ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns in which zeros stay zero: declare centre=0."
@@ -55,11 +55,12 @@ class DesignMatrix:
     def __init__(self, values: Any, implicit: FloatArray, shape: Shape, dense: bool | None = None) -> None:
         self._sparse = sp.issparse(values) or isinstance(values, Compressed)
         self._values: Any = Compressed(values) if sp.issparse(values) else values
+        if isinstance(values, np.ndarray):
+            self._values = DenseRows.of(values)
         self._implicit = implicit
         self._has_implicit = bool(implicit.any())
         self._norms: dict[tuple[int, ...] | None, FloatArray] = {}
         self._constant: FloatArray | None = None
-        self._strips: list[tuple[slice, DesignMatrix]] | None = None
         #: whether the user's data were dense: public, unlike the way they are stored
         self.dense = not self._sparse if dense is None else dense
         self.shape = shape
@@ -80,8 +81,7 @@ class DesignMatrix:
 
     def take(self, rows: NDArray[np.intp]) -> DesignMatrix:
         """Return the given rows on the same grid, with the same public shape; the cost grows with those rows only."""
-        values = self._values.take(rows) if self._sparse else self._values[rows]
-        return DesignMatrix(values, self._implicit, self.shape, self.dense)
+        return DesignMatrix(self._values.take(rows), self._implicit, self.shape, self.dense)
 
     @property
     def intercept_height(self) -> float:
@@ -117,47 +117,77 @@ class DesignMatrix:
             shrink_rows(values, scaling.row_norm / shape.spacing)
         return cls(values, implicit, shape, dense)
 
-    def strips(self) -> Sequence[tuple[slice, DesignMatrix]]:
-        """Return views of so few dense rows that several passes over them read the memory once; sparse rows at once."""
-        most = self.n_rows if self._sparse else max(_FEWEST_ROWS, _STRIP_BYTES // (8 * max(self.n_features, 1)))
-        if self.n_rows <= most:
-            return [(slice(0, self.n_rows), self)]
-        if self._strips is None:
-            parts = [slice(a, min(a + most, self.n_rows)) for a in range(0, self.n_rows, most)]
-            views = [DesignMatrix(self._values[rows], self._implicit, self.shape, self.dense) for rows in parts]
-            self._strips = list(zip(parts, views, strict=True))
-        return self._strips
+    def strips(self) -> Iterator[tuple[slice, DesignMatrix]]:
+        """Yield views of so few dense rows that several passes over them read the memory once; sparse rows at once."""
+        if self._sparse:
+            yield slice(0, self.n_rows), self
+            return
+        rows: DenseRows = self._values
+        per_strip = max(1, _STRIP_BYTES // max(1, rows.tiles[:1].nbytes))  # tiles
+        for first in range(0, len(rows.tiles), per_strip):
+            part, begin = rows.some_tiles(first, first + per_strip), first * rows.tile_rows
+            yield slice(begin, begin + part.shape[0]), DesignMatrix(part, self._implicit, self.shape, self.dense)
 
     # -------------------------------------------------------------------------------------- operations
     def scores(self, weight_steps: FloatArray, columns: Columns = None) -> FloatArray:
         """Return rows times weights, both in grid steps; shape (n,) or (n, K)."""
         position: int | None
         if columns is None:
-            inner, position = weight_steps[: self.n_features], self.n_features
-            out = np.asarray(self._matrix() @ inner)
-            moved = self._implicit @ inner if self._has_implicit else 0.0
+            inner, position, values = weight_steps[: self.n_features], self.n_features, self._values
+            start = self._implicit @ inner if self._has_implicit else 0.0
         else:
             picked, features, position = self._split(columns)
-            inner = weight_steps[picked]
-            out = np.asarray(self._matrix(features) @ inner)
-            moved = self._implicit[features] @ inner
+            inner, values = weight_steps[picked], self._values.some_columns(features)
+            start = self._implicit[features] @ inner
         if self.intercept_steps and position is not None:
-            moved = moved + self.intercept_steps * weight_steps[position]
-        out += moved
+            start = start + self.intercept_steps * weight_steps[position]
+        scores: FloatArray = values.scores(inner, start)
+        return scores
+
+    def logistic_sums(
+        self,
+        weight_steps: FloatArray,
+        unit: float,
+        target: FloatArray,
+        lengths: FloatArray,
+        clip: float,
+        label_independence: float,
+        spacing: float,
+    ) -> FloatArray:
+        """Return the sum over rows of row times its shortened logistic slope, in grid steps.
+
+        The same as :meth:`scores`, the slopes of :func:`~dperm.kernels.grid_steps.shorten_logistic` and :meth:`sums`,
+        bit for bit. Dense rows are read from memory once.
+        """
+        numbers = (unit, np.require(target, np.float64, ["C", "A"]), lengths, clip, label_independence, 1.0 / spacing)
+        if self._sparse:
+            from dperm.kernels.grid_steps import shorten_logistic  # compiled: only when needed
+
+            slopes = self.scores(weight_steps)
+            shorten_logistic(slopes, *numbers)
+            return self.sums(slopes)
+        from dperm.kernels import tiles
+
+        p, out = self.n_features, np.zeros(self.d)
+        start = self.intercept_steps * float(weight_steps[p]) if self.intercept_steps else 0.0
+        total = tiles.logistic_sums(
+            self._values.tiles, np.ascontiguousarray(weight_steps[:p]), start, *numbers, out[:p]
+        )
+        if self.intercept_steps:
+            out[p] = self.intercept_steps * total
         return out
 
     def sums(self, row_steps: FloatArray, columns: Columns = None) -> FloatArray:
         """Return the sum over rows of row times ``row_steps``, in grid steps; shape (d,) or (d, K)."""
         total = row_steps.sum(axis=0)
         if columns is None:
-            transposed = self._values.transposed if self._sparse else self._values.T
-            whole: FloatArray = transposed @ row_steps
+            whole: FloatArray = self._values.sums(row_steps)
             if self._has_implicit:
                 whole += _outer(self._implicit, total)
             return np.concatenate([whole, self.intercept_steps * total[None]]) if self.intercept_steps else whole
         picked, features, constant = self._split(columns)
         out = np.empty((len(np.atleast_1d(columns)), *row_steps.shape[1:]))
-        out[picked] = self._matrix(features).T @ row_steps + _outer(self._implicit[features], total)
+        out[picked] = self._values.some_columns(features).sums(row_steps) + _outer(self._implicit[features], total)
         if constant is not None:
             out[constant] = self.intercept_steps * total
         return out
@@ -169,7 +199,9 @@ class DesignMatrix:
                 self._constant = np.full(self.n_rows, self.intercept_steps)
             return self._constant
         stored: FloatArray = (
-            self._values.full_column(column, float(self._implicit[column])) if self._sparse else self._values[:, column]
+            self._values.full_column(column, float(self._implicit[column]))
+            if self._sparse
+            else self._values.column(column)
         )
         return stored
 
@@ -223,16 +255,17 @@ class DesignMatrix:
 
         ``limits``, in whole steps, holds one number for each column or one for all.
         """
-        from dperm.kernels.clipped import clipped_sums_dense, clipped_sums_sparse  # compiled: only when needed
-
         inner = limits[: self.n_features] if limits.size > 1 else limits.item()
         out = np.empty(self.d)
         features = out[: self.n_features]
         if self._sparse:
+            from dperm.kernels.clipped import clipped_sums_sparse  # compiled: only when needed
+
             implicit = self._implicit if self._has_implicit else None
             clipped_sums_sparse(self._values.by_column, implicit, row_steps, inner, features)
         else:
-            clipped_sums_dense(self._values, row_steps, inner, features)
+            each = np.ascontiguousarray(np.broadcast_to(inner, self.n_features), np.float64)
+            self._values.clipped_sums(row_steps, each, features)
         if self.intercept_steps:
             limit = limits[-1]
             out[-1] = np.clip(self.intercept_steps * row_steps, -limit, limit).sum()
@@ -246,19 +279,17 @@ class DesignMatrix:
     def squared_norms(self, columns: Columns = None) -> FloatArray:
         """Return the squared L2 norm of every row in grid steps, exact."""
         if columns is None:
-            values, implicit, constant = self._matrix(), self._implicit, self.intercept_steps
+            values, implicit, constant = self._values, self._implicit, self.intercept_steps
         else:
             _, features, position = self._split(columns)
-            values, implicit = self._matrix(features), self._implicit[features]
+            values, implicit = self._values.some_columns(features), self._implicit[features]
             constant = self.intercept_steps if position is not None else 0.0
         if self._sparse:
-            changed = values.tocsr(copy=True)
+            changed = values.any_format.tocsr(copy=True)
             changed.data *= changed.data + 2.0 * implicit[changed.indices]
             out: FloatArray = changed @ np.ones(changed.shape[1]) + float(implicit @ implicit)
         else:
-            out = np.zeros(self.n_rows)
-            for j in range(values.shape[1]):  # whole numbers: the order of the columns does not matter
-                out += values[:, j] * values[:, j]
+            out = values.squares()
         return out + constant * constant
 
     def norms(self, columns: Columns = None) -> FloatArray:
@@ -271,25 +302,29 @@ class DesignMatrix:
                 self._norms[key] = norms
         return norms
 
-    def features(self) -> FloatArray:
-        """Return all rows in grid steps as one dense array, without the intercept; the caller must not change it."""
-        rows: FloatArray = self._values.by_row.todense() + self._implicit if self._sparse else self._values
-        return rows
+    def columns(self, kind: np.dtype[Any]) -> NDArray[Any]:
+        """Return all rows in grid steps, one line for each column but the intercept, in a type that holds them."""
+        if self._sparse:
+            return np.ascontiguousarray((self._values.by_row.todense() + self._implicit).T, kind)
+        lines: NDArray[Any] = self._values.columns(kind)
+        return lines
 
     def row_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield dense blocks of rows in grid steps, intercept included."""
-        for part, features in self._feature_chunks():
-            block = np.empty((len(features), self.d), order="F")
-            block[:, : self.n_features] = features
+        for part, block in self.feature_chunks(self.d - self.n_features):
             block[:, self.n_features :] = self.intercept_steps
             yield part, block
 
-    def _feature_chunks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield dense blocks of rows in grid steps, without the intercept; the caller must not change them."""
-        rows = self._values.by_row if self._sparse else self._values
+    def feature_chunks(self, more: int = 0) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield dense blocks of rows in grid steps, without the intercept, with room for ``more`` columns."""
         for start in range(0, self.n_rows, _CHUNK_ROWS):
             part = slice(start, min(start + _CHUNK_ROWS, self.n_rows))
-            yield part, np.asarray(rows[part].todense()) + self._implicit if self._sparse else rows[part]
+            if self._sparse:
+                block = np.empty((part.stop - part.start, self.n_features + more), order="F")
+                block[:, : self.n_features] = self._values.by_row[part].todense() + self._implicit
+            else:
+                block = self._values.doubles(part, more)
+            yield part, block
 
     def mapped_lengths(self, steps: FloatArray) -> FloatArray:
         """Return the L2 norm of every row times a map in grid steps, of shape (d, k), or (d,) for a diagonal map.
@@ -310,7 +345,7 @@ class DesignMatrix:
                 base = base + constant * steps[p]
             return np.sqrt(mapped_squares(self._values.by_row, steps, base))
         out, p = np.empty(self.n_rows), self.n_features
-        for part, block in self._feature_chunks():
+        for part, block in self.feature_chunks():
             columns = block.T
             if stretches:
                 mapped: Iterator[FloatArray] = (line * height for line, height in zip(columns, steps[:p], strict=True))
@@ -347,12 +382,6 @@ class DesignMatrix:
             np.trunc(rows, out=rows)
             total += rows.T @ rows
         return total
-
-    def _matrix(self, features: NDArray[np.intp] | None = None) -> Any:
-        """Return the stored entries of all columns, or of some."""
-        if features is None:
-            return self._values.any_format if self._sparse else self._values
-        return (self._values.by_column if self._sparse else self._values)[:, features]
 
     def _split(self, columns: Columns) -> tuple[NDArray[np.intp], NDArray[np.intp], int | None]:
         """Return positions and indices of feature columns, and the position of the intercept if it is included."""

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dperm.data.design.compressed import MOST_STORED
+from dperm.data.design.dense_rows import DenseRows
 from dperm.errors import InvalidBounds
 from dperm.kernels.exact import Grids, toward_zero
 from dperm.types import FloatArray
@@ -21,6 +22,7 @@ __all__ = ["Scaling", "Shape", "compressed_rows", "dense_steps", "mostly_zeros",
 _UP = 1.0 + 2.0**-50
 _DOWN = 1.0 - 2.0**-50
 _CHUNK_ROWS = 4096
+_TURNED_ROWS = 256  # rows that are turned into columns at a time: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -121,14 +123,15 @@ def _kernel_arguments(scaling: Scaling, shape: Shape) -> tuple[FloatArray, Float
     return columns[0], columns[1], float(scaling.clip), 1.0 / shape.spacing, float(shape.top)
 
 
-def dense_steps(X: NDArray[Any], scaling: Scaling, shape: Shape) -> FloatArray:
+def dense_steps(X: NDArray[Any], scaling: Scaling, shape: Shape) -> DenseRows:
     """Clip, scale and round a dense array."""
     from dperm.kernels.grid_steps import block_steps  # compiled: only when needed
 
-    out = np.empty(X.shape, np.float64, order="F")  # solvers read single columns
-    for start in range(0, len(X), _CHUNK_ROWS):  # the only full-size array is the result
-        part = slice(start, start + _CHUNK_ROWS)
-        block_steps(np.array(X[part], np.float64, order="F"), *_kernel_arguments(scaling, shape), out[part])
+    out, arguments = DenseRows.zeros(*X.shape), _kernel_arguments(scaling, shape)
+    for rows, tile in out.parts():  # the only full-size array is the result
+        for start in range(rows.start, rows.stop, _TURNED_ROWS):
+            part = X[start : min(start + _TURNED_ROWS, rows.stop)]
+            block_steps(np.array(part, np.float64, order="F"), *arguments, tile, start - rows.start)
     return out
 
 
@@ -139,7 +142,7 @@ def sparse_steps(rows: Any, scaling: Scaling, shape: Shape) -> tuple[Any, FloatA
     """
     from dperm.kernels.grid_steps import entry_steps  # compiled: only when needed
 
-    implicit = dense_steps(np.zeros((1, scaling.n_features)), scaling, shape)[0]
+    implicit = dense_steps(np.zeros((1, scaling.n_features)), scaling, shape).doubles(slice(0, 1))[0]
     entry_steps(rows.data, rows.indices, *_kernel_arguments(scaling, shape), implicit)
     return rows, implicit
 
@@ -152,11 +155,9 @@ def shrink_rows(values: Any, norm_steps: float) -> None:
 
         shorten_compressed(values.data, values.indptr, longest)
         return
-    for start in range(0, len(values), _CHUNK_ROWS):
-        block = values[start : start + _CHUNK_ROWS]
-        lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-        factor = np.minimum(1.0, longest / np.maximum(lengths, 1.0))
-        block[:] = toward_zero(block * factor[:, None], 1.0)
+    factors = np.minimum(1.0, longest / np.maximum(np.sqrt(values.squares()), 1.0))
+    for rows, tile in values.parts():
+        tile[:, : rows.stop - rows.start] = toward_zero(values.doubles(rows).T * factors[rows], 1.0)
 
 
 def mostly_zeros(X: NDArray[Any]) -> bool:

@@ -89,8 +89,9 @@ class Block:
         """Return a keyed digest of rows, targets and their place in the table, by which a lost block is recognised."""
         if self._digest is None or self._digest[0] != key:
             made = hashlib.blake2b(str((self._first, self.n_rows)).encode(), key=key, digest_size=16)
-            for array in (self._design.features(), self._target):
-                made.update(np.ascontiguousarray(np.transpose(array)).data)
+            for _, rows in self._design.feature_chunks():
+                made.update(np.ascontiguousarray(rows.T).data)
+            made.update(np.ascontiguousarray(self._target).data)
             self._digest = key, made.digest()
         return self._digest[1]
 
@@ -110,7 +111,7 @@ class Block:
 
     def __sizeof__(self) -> int:
         # in memory, roughly: a scheduler moves small results to idle workers, and large ones stay where they are
-        return object.__sizeof__(self) + 8 * self.n_rows * (self._design.n_features + 1)
+        return object.__sizeof__(self) + self.n_rows * (4 * self._design.n_features + 8)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lock": None, "_seen": None}  # what is kept can be recomputed anywhere

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dperm.data.design.dense_rows import DenseRows
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
 from dperm.data.executors.executor import Block, Executor, Reading, TargetView, Work
 from dperm.data.executors.threads import Threads, n_threads, read_ahead
@@ -148,7 +149,7 @@ class _StoredDesign(DesignMatrix):
     def __init__(self, file: _ScratchFile, begin: int, n_rows: int, shape: Shape) -> None:
         self._file, self._begin, self._n_rows = file, begin, n_rows
         self._stored: Any = None
-        self._read: FloatArray | None = None
+        self._read: DenseRows | None = None
         super().__init__(np.zeros((0, 0)), np.zeros(shape.n_features), shape)
 
     @property
@@ -156,10 +157,10 @@ class _StoredDesign(DesignMatrix):
         return self._n_rows
 
     @property
-    def _values(self) -> FloatArray:
+    def _values(self) -> DenseRows:
         if self._read is None:
             self.load()
-            self._read = self._stored.astype(np.float64).reshape(self.n_features, -1).T
+            self._read = DenseRows.of_columns(self._stored.reshape(self.n_features, -1))
             self._stored = None
         return self._read
 
@@ -208,5 +209,4 @@ def _stored_type(shape: Shape) -> np.dtype[Any]:
 
 def _stored_columns(scaling: Scaling, shape: Shape, stored: np.dtype[Any], rows: FloatArray) -> Any:
     """Return the columns of scaled rows in grid steps, one after the other, as they are stored."""
-    design = DesignMatrix.from_array(rows, scaling, shape=shape)
-    return np.ascontiguousarray(design.features().T, stored)
+    return DesignMatrix.from_array(rows, scaling, shape=shape).columns(stored)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from dperm.data.design.dense_rows import DenseRows
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
 from dperm.data.executors.executor import Block, Executor, Reading, TargetView, Work, bounded_part
@@ -101,7 +102,7 @@ class _MadeBlocks:
         for first, rows, target in self.reader.blocks(partition, batches):
             with np.errstate(all="ignore"):
                 design = DesignMatrix.from_array(rows, self.scaling, shape=self.shape)
-                columns = np.ascontiguousarray(design.features().T, stored)
+                columns = design.columns(stored)
             numbers = np.asarray(target, "<f8")
             if np.isnan(numbers).any():
                 raise InvalidData("the target contains NaN: remove those rows.")
@@ -114,7 +115,7 @@ def _opened(stored: bytes, shape: Shape) -> Block:
     count = n * shape.n_features
     columns = np.frombuffer(stored, f"<i{size}", count, _HEAD.size).reshape(shape.n_features, n)
     target = np.frombuffer(stored, "<f8", n, _HEAD.size + count * size)
-    design = DesignMatrix(columns.astype(np.float64).T, np.zeros(shape.n_features), shape)
+    design = DesignMatrix(DenseRows.of_columns(columns), np.zeros(shape.n_features), shape)
     return Block(design, target.astype(np.float64), first)
 
 

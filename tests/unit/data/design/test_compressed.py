@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from dperm.data.design.compressed import Compressed
+from dperm.data.design.dense_rows import DenseRows
 from dperm.data.design.matrix import DesignMatrix, Scaling, Shape
 from dperm.data.design.row_map import RowMap
 from dperm.data.design.scaling import compressed_rows
@@ -42,7 +43,7 @@ def both(X, scaling, intercept=1.0):
     compressed = DesignMatrix.from_array(X, scaling, intercept)
     dense = DesignMatrix.from_array(X, scaling, shape=shape)
     assert isinstance(compressed._values, Compressed)
-    assert isinstance(dense._values, np.ndarray)
+    assert isinstance(dense._values, DenseRows)
     return compressed, dense
 
 
@@ -135,7 +136,7 @@ def test_one_row_may_decide_how_the_others_are_stored_and_changes_only_its_own_s
 def test_moved_zeros_with_a_row_norm_stay_dense():
     X = table()
     design = DesignMatrix.from_array(X, ROUNDABOUT, 1.0)  # sparse input would be refused
-    assert isinstance(design._values, np.ndarray)
+    assert isinstance(design._values, DenseRows)
 
 
 # ------------------------------------------------------------------------------------------- which data, and the cost
