@@ -23,7 +23,10 @@ def main() -> None:
         w = np.random.default_rng(2).normal(size=p) / np.sqrt(p)
         y = (X @ w + da.log(noise / (1 - noise)) > 0).astype(int)
         X, y = client.persist([X, y])
-        fitted(X[:20000], y[:20000], asked)  # compiles and loads
+        size, few = n // asked["parts"], 2000  # a few rows of every block: each worker compiles and loads
+        some = np.concatenate([np.arange(first, first + few) for first in range(0, n, size)])
+        fitted(X[some], y[some], asked)
+        fitted(X, y, asked)  # as in memory: the first fit of all rows also waits for memory of the system
         process = psutil.Process()
         memory, sent = process.memory_info().rss, _sent()
         used = sum(process.cpu_times()[:2])

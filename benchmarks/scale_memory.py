@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()
     with Recorded("scale_memory", f"Fits in memory, {given.rows} rows", COLUMNS) as out:
+        sentences = list[str]()
         for columns in (100, 400):
             took: dict[int, list[float]] = {1: [], 2: []}
             passes: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
@@ -45,11 +46,13 @@ def main() -> None:
                     f"{1e3 * f:.0f}", *(f"{cell:.2f}" for cell in cells), f"{1e3 * sgd:.0f}",
                 )  # fmt: skip
             speedup = [one / two for one, two in zip(took[1], took[2], strict=True)]
-            out.say(
+            sentences.append(
                 f"{columns} columns: two threads are {np.median(speedup):.2f} times as fast as one "
                 f"({', '.join(f'{one:.2f}' for one in speedup)}); the models have "
                 f"{'the same bits' if len(bits) == 1 else 'DIFFERENT BITS'}."
             )
+        for sentence in sentences:
+            out.say(sentence)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dperm.data.holding.design_data import DesignData
 from dperm.data.holding.holder import Query
 from dperm.errors import InvalidInput
 from dperm.kernels.exact import toward_zero, weights_on_grid
-from dperm.objective import Loss
+from dperm.objective import Logistic, Loss
 from dperm.types import FloatArray
 from dperm.validation import positive
 
@@ -140,23 +140,34 @@ class FullGradient(Query):
         return None
 
     def part(self, block: DesignData) -> FloatArray:
-        columns = self._columns()
-        limit: FloatArray = np.full(block.design.n_rows, np.inf)
-        if self.clip is not None:
-            # |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||; norms are rounded up, the limit down
-            with np.errstate(divide="ignore"):
-                limit = self.clip * _DOWN / block.design.norms(columns)
-        spacing = slope_spacing(block.design, self.loss)
+        columns, spacing = self._columns(), slope_spacing(block.design, self.loss)
+        norms = None if self.clip is None else block.design.norms(columns)
         outputs = () if self.loss.n_outputs == 1 else (self.loss.n_outputs,)
         total = np.zeros((self._n_columns(block.facts), *outputs))
         if isinstance(self.weights, SparseWeights | BoxedWeights):  # their scores are kept for all rows at once
-            total += block.design.sums(clipped_slopes(block, self.loss, self.weights, limit), columns)
+            slopes = clipped_slopes(block, self.loss, self.weights, self._limit(norms))
+            total += block.design.sums(slopes, columns)
+            return total * (block.design.spacing * spacing)
+        weights = WeightSteps.of(self.weights, block.design)
+        if norms is not None and columns is None and type(self.loss) is Logistic:  # not a subclass: other slopes
+            assert self.clip is not None
+            numbers = (self.clip * _DOWN, 0.0, spacing)
+            total += block.design.logistic_sums(weights.steps, weights.unit, block.target, norms, *numbers)
         else:
-            weights = WeightSteps.of(self.weights, block.design)
             for rows, design, target in block.strips():
-                scores = weights.predictions(design)
-                total += design.sums(clipped(self.loss, scores, target, limit[rows], spacing), columns)
+                limit = self._limit(None if norms is None else norms[rows])
+                slopes = clipped(self.loss, weights.predictions(design), target, limit, spacing)
+                total += design.sums(slopes, columns)
         return total * (block.design.spacing * spacing)
+
+    def _limit(self, norms: FloatArray | None) -> FloatArray | float:
+        """Limit of the slopes: |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||."""
+        if norms is None:
+            return math.inf
+        assert self.clip is not None
+        with np.errstate(divide="ignore"):
+            limit: FloatArray = self.clip * _DOWN / norms  # norms are rounded up, the limit down
+        return limit
 
     def person_bound(self, facts: Facts) -> float:
         """Bound on the L2 norm of one person's clipped gradient."""

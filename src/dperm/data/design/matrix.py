@@ -302,6 +302,13 @@ class DesignMatrix:
                 self._norms[key] = norms
         return norms
 
+    def stored(self) -> list[NDArray[Any]]:
+        """Return the arrays that hold the rows: equal if equal rows were given in the same kind of array."""
+        if not self._sparse:
+            return [self._values.tiles]
+        rows = self._values.by_row
+        return [rows.indptr, rows.indices, rows.data, self._implicit]
+
     def columns(self, kind: np.dtype[Any]) -> NDArray[Any]:
         """Return all rows in grid steps, one line for each column but the intercept, in a type that holds them."""
         if self._sparse:

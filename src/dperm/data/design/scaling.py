@@ -128,10 +128,12 @@ def dense_steps(X: NDArray[Any], scaling: Scaling, shape: Shape) -> DenseRows:
     from dperm.kernels.grid_steps import block_steps  # compiled: only when needed
 
     out, arguments = DenseRows.zeros(*X.shape), _kernel_arguments(scaling, shape)
+    turned = np.empty((_TURNED_ROWS, X.shape[1]), np.float64, order="F")  # one for all: new memory would cost more
     for rows, tile in out.parts():  # the only full-size array is the result
         for start in range(rows.start, rows.stop, _TURNED_ROWS):
             part = X[start : min(start + _TURNED_ROWS, rows.stop)]
-            block_steps(np.array(part, np.float64, order="F"), *arguments, tile, start - rows.start)
+            turned[: len(part)] = part
+            block_steps(turned[: len(part)], *arguments, tile, start - rows.start)
     return out
 
 
