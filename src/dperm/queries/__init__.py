@@ -8,7 +8,7 @@ the contract suites.
 
 from dperm.data.holding.holder import Query
 from dperm.queries.evaluation import CorrectPredictions, SquaredErrors
-from dperm.queries.gradients import FullGradient, GradientBlock, GradientCoordinate
+from dperm.queries.gradients import FeatureGradient, FullGradient, GradientBlock, GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.sampled import SampledCorrection, SampledGradient
@@ -34,6 +34,7 @@ __all__ = [
     "ClippedPredictions",
     "CorrectPredictions",
     "Curvature",
+    "FeatureGradient",
     "FirstMoment",
     "FullGradient",
     "GradientBlock",
@@ -67,6 +68,7 @@ QUERIES: dict[str, type[Query]] = {
     query.name: query
     for query in (
         FullGradient,
+        FeatureGradient,
         GradientBlock,
         GradientCoordinate,
         AtomScores,

@@ -22,6 +22,7 @@ from dperm.types import FloatArray
 from dperm.validation import positive
 
 __all__ = [
+    "FeatureGradient",
     "FullGradient",
     "GradientBlock",
     "GradientCoordinate",
@@ -141,24 +142,29 @@ class FullGradient(Query):
 
     def part(self, block: DesignData) -> FloatArray:
         columns, spacing = self._columns(), slope_spacing(block.design, self.loss)
-        norms = None if self.clip is None else block.design.norms(columns)
+        norms = None if self.clip is None else self._norms(block.design)
         outputs = () if self.loss.n_outputs == 1 else (self.loss.n_outputs,)
-        total = np.zeros((self._n_columns(block.facts), *outputs))
+        n_columns = self._n_columns(block.facts)
+        total = np.zeros((n_columns, *outputs))
         if isinstance(self.weights, SparseWeights | BoxedWeights):  # their scores are kept for all rows at once
             slopes = clipped_slopes(block, self.loss, self.weights, self._limit(norms))
-            total += block.design.sums(slopes, columns)
+            total += block.design.sums(slopes, columns)[:n_columns]
             return total * (block.design.spacing * spacing)
         weights = WeightSteps.of(self.weights, block.design)
         if norms is not None and columns is None and type(self.loss) is Logistic:  # not a subclass: other slopes
             assert self.clip is not None
             numbers = (self.clip * _DOWN, 0.0, spacing)
-            total += block.design.logistic_sums(weights.steps, weights.unit, block.target, norms, *numbers)
+            sums = block.design.logistic_sums(weights.steps, weights.unit, block.target, norms, *numbers)
+            total += sums[:n_columns]
         else:
             for rows, design, target in block.strips():
                 limit = self._limit(None if norms is None else norms[rows])
                 slopes = clipped(self.loss, weights.predictions(design), target, limit, spacing)
-                total += design.sums(slopes, columns)
+                total += design.sums(slopes, columns)[:n_columns]
         return total * (block.design.spacing * spacing)
+
+    def _norms(self, design: DesignMatrix) -> FloatArray:
+        return design.norms(self._columns())
 
     def _limit(self, norms: FloatArray | None) -> FloatArray | float:
         """Limit of the slopes: |slope| ||row|| <= clip exactly when |slope| <= clip / ||row||."""
@@ -183,6 +189,19 @@ class FullGradient(Query):
     def size(self, facts: Facts) -> int:
         check_weights(self.weights, self.loss, facts)
         return self._n_columns(facts) * self.loss.n_outputs
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureGradient(FullGradient):
+    """The same sum without the coordinate of the intercept; ``clip`` bounds the norm of the rest."""
+
+    name: ClassVar[str] = "feature gradient"
+
+    def _n_columns(self, facts: Facts) -> int:
+        return facts.n_features
+
+    def _norms(self, design: DesignMatrix) -> FloatArray:
+        return design.feature_norms()
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ _QUERIES = {
     "correct predictions": "number of correct predictions",
     "curvature": "second derivatives of the loss",
     "first moment": "averages of the columns",
+    "feature gradient": _GRADIENT,
     "gradient": _GRADIENT,
     "gradient block": f"{_GRADIENT} for some columns",
     "gradient coordinate": f"{_GRADIENT} for one column",

@@ -14,6 +14,7 @@ from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.pursuit import SparsePursuit
 from dperm.solvers.central.auto.rule import Automatic
 from dperm.solvers.central.auto.whitened import WhitenedDescent
+from dperm.solvers.central.auto.wide import WideDescent
 from dperm.solvers.central.blocks import BlockDescent
 from dperm.solvers.central.coordinate import CoordinateDescent
 from dperm.solvers.central.frank_wolfe import FrankWolfe
@@ -44,6 +45,7 @@ __all__ = [
     "StochasticGradientDescent",
     "VarianceReducedDescent",
     "WhitenedDescent",
+    "WideDescent",
     "resolve_solver",
 ]
 
@@ -62,6 +64,7 @@ SOLVERS: dict[str, type[Solver]] = {
         VarianceReducedDescent,
         WhitenedDescent,
         SparsePursuit,
+        WideDescent,
     )
 }
 

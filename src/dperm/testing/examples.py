@@ -26,6 +26,7 @@ from dperm.queries import (
     ClippedPredictions,
     CorrectPredictions,
     Curvature,
+    FeatureGradient,
     FirstMoment,
     FullGradient,
     GradientBlock,
@@ -65,6 +66,7 @@ from dperm.solvers import (
     StochasticGradientDescent,
     VarianceReducedDescent,
     WhitenedDescent,
+    WideDescent,
 )
 
 __all__ = ["LOSS_EXAMPLES", "MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
@@ -83,6 +85,15 @@ def _full_gradients(rng: Any, facts: Facts) -> list[Query]:
         for weights in _weights(rng, facts, loss.n_outputs):
             queries += [FullGradient(loss, weights, clip) for clip in (None, 0.3 * facts.row_bound, 1e-3)]
     return queries
+
+
+def _feature_gradients(rng: Any, facts: Facts) -> list[Query]:
+    return [
+        FeatureGradient(loss, weights, clip)
+        for loss in (*LOSS_EXAMPLES, Multinomial(3))
+        for weights in _weights(rng, facts, loss.n_outputs)
+        for clip in (None, 0.3 * facts.row_bound, 1e-3)
+    ]
 
 
 def _kept_weights(rng: Any, facts: Facts) -> list[Any]:
@@ -229,6 +240,7 @@ def _mapped_moments(rng: Any, facts: Facts) -> list[Query]:
 
 QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     FullGradient.name: _full_gradients,
+    FeatureGradient.name: _feature_gradients,
     GradientBlock.name: _blocks,
     GradientCoordinate.name: _coordinates,
     AtomScores.name: lambda rng, facts: [AtomScores(lo, w) for lo in LOSS_EXAMPLES for w in _weights(rng, facts)],
@@ -309,6 +321,7 @@ SOLVER_EXAMPLES: dict[str, Solver] = {
     ),
     WhitenedDescent.name: WhitenedDescent(n_steps=400, clip=1e9),
     SparsePursuit.name: SparsePursuit(n_steps=200, clip=1e9),
+    WideDescent.name: WideDescent(n_steps=400, clip=1e9, correct_overfit=False),
     # allows the weak penalties of the checks; the intercept's own penalty is negligible
     PerturbedMinimiser.name: PerturbedMinimiser(curvature_part=3.0, extra_strength=0.0, intercept_strength=0.01),
 }

@@ -302,6 +302,16 @@ class DesignMatrix:
                 self._norms[key] = norms
         return norms
 
+    def feature_norms(self) -> FloatArray:
+        """Return the same bound for rows without the intercept."""
+        key = ()  # no other query asks for no columns
+        norms = self._norms.get(key)
+        if norms is None:
+            # whole numbers: the difference is exact
+            norms = np.sqrt(self.squared_norms() - self.intercept_steps**2) * (self.spacing * _UP)
+            self._norms[key] = norms
+        return norms
+
     def stored(self) -> list[NDArray[Any]]:
         """Return the arrays that hold the rows: equal if equal rows were given in the same kind of array."""
         if not self._sparse:

@@ -91,4 +91,4 @@ def _row_factors(stored: Any, base: FloatArray, scaling: Scaling) -> FloatArray:
         total = np.square(stored / divisor + origin).sum(axis=1)
     lengths = np.sqrt(np.maximum(total, 0.0))
     assert scaling.row_norm is not None
-    return np.minimum(1.0, scaling.row_norm / np.maximum(lengths, np.finfo(np.float64).tiny))
+    return scaling.row_norm / np.maximum(lengths, scaling.row_norm)  # an empty row stays as it is

@@ -1,0 +1,386 @@
+"""Noisy gradient descent for data with many columns, and a paid refit: ``solver="auto"`` uses it for wide data.
+
+In a generalised linear model noise in directions that rows do not reach costs nothing. So the harm of the noise of a
+descent without a metric grows with the length of the rows and the time of the descent, not with the number of columns
+(Song et al. 2021). Two phases descend from the best constant, a short one and a longer one, and move the columns'
+weights only. How long is best depends on the data. So a refit follows, in which the loss is minimised over three
+numbers: the intercept, and one factor for what each phase has learnt. It costs little, because it is a problem of three
+columns: the scores of the two phases, and a constant.
+
+**Guarantee.** Released to whoever sees the model or any step: target mean, for regression the mean deviation of the
+target, mean row length, ``n_steps`` clipped gradient sums of the columns, and in the refit the mean length of the
+scores, their second moments and ``REFIT_STEPS`` clipped gradient sums, all with Gaussian noise. Composition is exact.
+Everything is fixed in advance except clips, weights, step lengths and the map of the refit, which use earlier releases
+only. Proof: ``wide.proof.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dperm.data.design.facts import Facts
+from dperm.data.design.row_map import RowMap
+from dperm.data.holding.holder import DataHolder
+from dperm.errors import InvalidInput
+from dperm.objective import Objective, Squared
+from dperm.objective.penalties import SeparablePenalty
+from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
+from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.mechanisms.standard import GaussianNoise
+from dperm.queries.gradients import FeatureGradient
+from dperm.queries.statistics import unpack_symmetric
+from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
+from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.auto.metric import Metric
+from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
+from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN, Descent, NullDistribution, shrinkage
+from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse, StartingPoint
+from dperm.solvers.option_checks import require_positive, require_share, require_whole
+from dperm.types import FloatArray
+
+__all__ = ["WideDescent"]
+
+#: gradients of the refit
+REFIT_STEPS = 48
+#: share of the steps, and so of the budget of both phases, that the short phase takes
+_SHORT_STEPS = 0.6
+#: duration of each phase (total step length times curvature times squared row length), in rows times mu
+_SHORT_TIME, _LONG_TIME = 0.1, 0.4
+#: heavy-ball coefficient of both phases, and the longest step, in 1 / (curvature bound times squared row length): with
+#: this momentum steps below 3.6 are stable in every direction
+_MOMENTUM, _LONGEST_STEP = 0.8, 3.0
+#: a mean row length is taken to be at least this many standard deviations of its noise
+_LEAST_LENGTH = 2.0
+#: largest score that the refit is prepared for: this many standard deviations of its noise, and per row times mu
+_LEAST_SCORE, _SCORE_PER_ROW = 3.0, 0.1
+#: clip of a row of scores, in typical rows
+_SCORE_CLIP = 2.0
+#: budget shares of the refit for the length of the scores and for their second moments; its gradients get the rest
+_LENGTH_SHARE, _MOMENT_SHARE = 0.1, 0.2
+#: smallest factor of the short phase for classes: a score of this size costs .0003 of log loss, and keeps the ranking
+_LEAST_FACTOR = 0.05
+#: with an l1 penalty, weights of fewer standard deviations of their noise become 0
+_CLEAR_WEIGHT = 2.5
+#: height of the intercept column in the refit, in typical rows of scores
+_HEIGHT = 0.5
+
+
+@dataclass(frozen=True)
+class WideDescent(Solver):
+    """Noisy gradient descent without a metric, for many columns, and a refit of intercept and scale.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of gradients of both phases together.
+    target_share, deviation_share, length_share, refit_share : float
+        Shares of the budget for the target's mean, its mean deviation (regression only), the mean row length and the
+        refit; the gradients of the two phases get the rest.
+    clip : float, optional
+        Clipping threshold for one person's gradient, in typical gradients; by default that of the automatic rule.
+    correct_overfit : bool
+        Whether the refit allows for the part of a person's score that the person's own gradients have caused.
+    """
+
+    n_steps: int = 80
+    target_share: float = 0.02
+    deviation_share: float = 0.02
+    length_share: float = 0.01
+    refit_share: float = 0.1
+    clip: float | None = None
+    correct_overfit: bool = True
+
+    name: ClassVar[str] = "wide"
+
+    def __post_init__(self) -> None:
+        require_whole(self, "n_steps")
+        require_positive(self, "clip")
+        require_share(self, "target_share", "deviation_share", "length_share", "refit_share")
+        if self.n_steps < 2:
+            raise InvalidInput("n_steps must be at least 2, one step for each phase.")
+        if self.target_share + self.deviation_share + self.length_share + self.refit_share > 0.9:
+            raise InvalidInput("the shares leave less than a tenth of the budget for the gradients: make them smaller.")
+
+    @property
+    def starting_point(self) -> StartingPoint:
+        """Releases of the best constant and the slope size."""
+        return StartingPoint(self.target_share, self.deviation_share)
+
+    def _short_steps(self, sparse: bool) -> int:
+        """Steps of the first phase; with an l1 penalty there is no other."""
+        return self.n_steps if sparse else max(1, min(round(_SHORT_STEPS * self.n_steps), self.n_steps - 1))
+
+    # ------------------------------------------------------------------------------------------------ plan
+    def plan(self, objective: Objective, facts: Facts) -> Plan:
+        self.require_one_output(objective)
+        SeparablePenalty.of(objective.penalty)
+        self.require_no_constraint(objective)
+        FeatureGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
+        ratio = MappedSecondMoment.replacement_ratio
+        releases = self.starting_point.releases(objective.loss, facts)
+        lengths = self.length_share + self.refit_share * _LENGTH_SHARE
+        rest = 1.0 - sum(release.share for release in releases) - self.length_share - self.refit_share
+        refit = self.refit_share * (1.0 - _LENGTH_SHARE - _MOMENT_SHARE)
+        return Plan(
+            (
+                *releases,
+                PlannedRelease(RowLengths.name, "gaussian", 2, lengths),
+                PlannedRelease(FeatureGradient.name, "gaussian", self.n_steps, rest),
+                PlannedRelease(
+                    MappedSecondMoment.name, "gaussian", 1, self.refit_share * _MOMENT_SHARE, replacement_ratio=ratio
+                ),
+                PlannedRelease(MappedGradient.name, "gaussian", REFIT_STEPS, refit),
+            )
+        )
+
+    # ------------------------------------------------------------------------------------------------ solve
+    def solve(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None = None,
+    ) -> Solution:
+        facts = holder.facts
+        best = self.starting_point.release(objective.loss, holder, calibrated)
+        start = np.zeros(facts.d)
+        if best.constant is not None:
+            start[-1] = best.constant / facts.intercept_height
+        lengths = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
+        longest = facts.block_bound(facts.n_features)
+        mean = float(holder.release(RowLengths(longest), lengths)[0]) / facts.n + 0.5 * longest
+        noise = 0.5 * longest * lengths.noise_multiplier * holder.neighbours.records_apart / facts.n
+        row_length = min(max(mean, _LEAST_LENGTH * noise, 1e-3 * longest), longest)
+        phases = self._descend(objective, holder, calibrated, best, start, row_length, progress)
+        refit = _Refit(objective, holder, calibrated, best, row_length, self.clip)
+        move, factor = refit.fitted(start, phases)
+        notes = best.notes
+        planned = self.starting_point.utility_warnings(objective.loss, facts, calibrated, holder.neighbours)
+        if factor < 0.1 and not planned:
+            notes += (NO_INFORMATIVE_COLUMN,)
+        return Solution(start + move, self.n_steps + REFIT_STEPS, notes)
+
+    def _descend(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        best: BestConstant,
+        start: FloatArray,
+        row_length: float,
+        progress: Progress | None,
+    ) -> list[_Phase]:
+        """Return what each phase has learnt."""
+        facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
+        mechanism = GaussianNoise(calibrated.noise_multiplier(FeatureGradient.name))
+        longest = loss.slope_bound * facts.block_bound(facts.n_features)
+        clip = min((self.clip or recipe.clip_high_noise) * best.slope * row_length, longest)
+        clip_in_typical = clip / (best.slope * row_length)
+        noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
+        rows_times_mu = facts.n * math.sqrt(self.n_steps) / mechanism.noise_multiplier / holder.neighbours.records_apart
+        time = rows_times_mu * 0.5 / clip_in_typical / (recipe.curvature * min(1.0, clip_in_typical) * row_length**2)
+        longest_step = _LONGEST_STEP / (loss.curvature_bound * row_length**2)
+        sparse = SeparablePenalty.of(objective.penalty).l1 > 0.0
+        n_short = self._short_steps(sparse)
+        weights, phases, done = start, list[_Phase](), 0
+        for n_steps, share in ((n_short, _SHORT_TIME), (self.n_steps - n_short, _LONG_TIME)):
+            if not n_steps:
+                continue
+            step = min((1.0 - _MOMENTUM) * share * time / n_steps, longest_step)
+            before, previous, total = weights, weights, np.zeros_like(weights)
+            n_averaged = 1 if not phases else max(1, n_steps // 2)
+            for t in range(n_steps):
+                gradient = holder.release(FeatureGradient(loss, weights, clip), mechanism) / facts.n
+                moved = weights + _MOMENTUM * (weights - previous)
+                moved[: facts.n_features] -= step * gradient
+                previous, weights = weights, objective.prox(moved, step)
+                if t >= n_steps - n_averaged:
+                    total += weights
+                done += 1
+                if progress is not None:
+                    progress(done, self.n_steps + REFIT_STEPS)
+            learnt = (total / n_averaged - before)[: facts.n_features]
+            in_all = n_steps * step / (1.0 - _MOMENTUM)
+            # an average over the last half has noise of two thirds of the variance
+            deviation = in_all / math.sqrt(n_steps) * noise * (1.0 if n_averaged == 1 else math.sqrt(2.0 / 3.0))
+            if sparse:
+                learnt = np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0)
+            own = in_all * clip * best.slope * row_length / facts.n if self.correct_overfit else 0.0
+            phases.append(_Phase(learnt, deviation, own))
+        return phases
+
+    # ------------------------------------------------------------------------------------------------ forecast
+    def forecast(
+        self,
+        objective: Objective,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+        **assumed: float | None,
+    ) -> Forecast | None:
+        recipe = recipe_for(objective.loss)
+        square = 1.0 if recipe.slope is None else recipe.slope**2
+        unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
+        mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(MappedGradient.name)
+        refit = expected_noise(objective.loss, replace(facts, d=3), mu, neighbours)
+        descent = square * (_SHORT_TIME + _LONG_TIME) ** 2 / (8.0 * recipe.curvature)
+        return Forecast(
+            excess=refit + descent,
+            null_excess=recipe.explainable * square,
+            basis=f"Estimate, not a bound: the noise of the descent and of the refit{unit}.",
+            assumptions=(
+                f"the second derivative of the loss is about {recipe.curvature:g}",
+                "rows have similar lengths",
+                "few directions of the columns carry most of the signal, so that a short descent finds it",
+            ),
+            warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Phase:
+    """What a phase has learnt: a weight for each column, the noise of a weight, and the rows' own part.
+
+    ``own`` is the mean product of slope and score that a person's own gradient causes: it looks like signal in the rows
+    that the descent has seen, and helps nobody else.
+    """
+
+    weights: FloatArray
+    deviation: float
+    own: float
+
+
+@dataclass(frozen=True, eq=False)
+class _PenaltyOfFactors:
+    """The penalty as a function of the refit's coordinates, ``share`` of it because clipping shortens gradients too."""
+
+    matrix: FloatArray
+    #: strength of the l1 penalty for each weight
+    l1: FloatArray
+    #: second derivative of an l2 penalty
+    ridge: FloatArray
+
+    @classmethod
+    def of(cls, objective: Objective, matrix: FloatArray, share: float) -> _PenaltyOfFactors:
+        penalty = SeparablePenalty.of(objective.penalty)
+        penalised = np.full(len(matrix), share)
+        penalised[list(objective.unpenalised)] = 0.0
+        return cls(matrix, penalty.l1 * penalised, matrix.T @ (penalty.l2 * penalised[:, None] * matrix))
+
+    def slope_of_l1(self, weights: FloatArray) -> FloatArray:
+        slope: FloatArray = self.matrix.T @ (self.l1 * np.sign(weights))
+        return slope
+
+    def prox(self, v: FloatArray, step: float) -> FloatArray:
+        """Return the proximal point of the l2 penalty, which may be far steeper than the loss."""
+        return np.asarray(np.linalg.solve(np.eye(len(v)) + step * self.ridge, v), np.float64)
+
+
+def _map_of(matrix: FloatArray, facts: Facts) -> RowMap:
+    """Return a map of rows; where nothing is left of the columns, one that lets every release be made nevertheless."""
+    return RowMap(matrix if matrix.any() else np.ones_like(matrix), facts.grids)
+
+
+def _factors_at_least(least: FloatArray, v: FloatArray, matrix: FloatArray) -> FloatArray:
+    """Return coordinates whose factors are not too small: what was learnt may be worthless, but not the opposite."""
+    factors = matrix @ v
+    if np.all(factors[: len(least)] >= least):
+        return v
+    factors[: len(least)] = np.maximum(factors[: len(least)], least)
+    return np.asarray(np.linalg.solve(matrix, factors), np.float64)
+
+
+@dataclass(frozen=True)
+class _Refit:
+    """Minimises the loss over the intercept and one factor for what each phase has learnt."""
+
+    objective: Objective
+    holder: DataHolder
+    calibrated: CalibratedPlan
+    best: BestConstant
+    row_length: float
+    clip: float | None
+
+    def fitted(self, start: FloatArray, phases: list[_Phase]) -> tuple[FloatArray, float]:
+        """Return the change of the weights, and the factor by which the refit was shrunk."""
+        facts, loss, recipe = self.holder.facts, self.objective.loss, recipe_for(self.objective.loss)
+        directions, own = self._directions(phases)
+        inner = replace(
+            facts,
+            n_features=len(phases),
+            d=directions.shape[1],
+            intercept_height=_HEIGHT if facts.d > facts.n_features else 0.0,
+        )
+        metric = self._metric(directions, inner)
+        rows = _map_of(directions @ metric.row_map.matrix, facts)
+        mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedGradient.name))
+        mu = math.sqrt(REFIT_STEPS) / mechanism.noise_multiplier
+        excess = expected_noise(loss, inner, mu, self.holder.neighbours)
+        fraction = recipe.adjust_for_skew(excess / (excess + recipe.tolerated_excess), self.best.skew)
+        clip_in_typical = self.clip or recipe.clip(fraction)
+        longest = loss.slope_bound * facts.row_bound * float(np.linalg.norm(rows.matrix, 2))
+        clip = min(clip_in_typical * self.best.slope * metric.row_length, longest)
+        noise = mechanism.noise_multiplier * self.holder.neighbours.records_apart * clip / facts.n
+        resolution = facts.n * mu / (self.holder.neighbours.records_apart * inner.d)
+        time = recipe.total_time(fraction, metric.row_length**2 / inner.d, resolution)
+        steps = recipe.first_step(fraction, time, REFIT_STEPS, 0.0) * recipe.step_decay(fraction, REFIT_STEPS)
+        independence = recipe.interpolate(recipe.label_independence, fraction)
+        n_averaged = max(1, round(0.5 * (1.0 - fraction) * REFIT_STEPS))
+        penalty = _PenaltyOfFactors.of(self.objective, rows.matrix, recipe.share_passed(clip_in_typical))
+        least = np.zeros(len(phases))
+        least[0] = _LEAST_FACTOR if loss.task == "classification" else 0.0
+        own_slope = metric.row_map.matrix.T @ own
+        v, total = np.zeros(inner.d), np.zeros(inner.d)
+        for t, step in enumerate(steps):
+            weights = start + rows.matrix @ v
+            gradient = self.holder.release(MappedGradient(loss, weights, rows, clip, independence), mechanism) / facts.n
+            v = penalty.prox(v - step * (gradient + own_slope + penalty.slope_of_l1(weights)), step)
+            v = _factors_at_least(least, v, metric.row_map.matrix)
+            if t >= REFIT_STEPS - n_averaged:
+                total = total + v
+        v = total / n_averaged
+        response = ClippedResponse.of(loss, recipe, self.best, clip_in_typical, independence)
+        descent = Descent(steps, 0.0, n_averaged, np.diag(penalty.ridge))
+        null = NullDistribution.of(response, metric, descent, noise, facts.n, fraction**0.25)
+        half = 0.5 * (facts.target_high - facts.target_low)
+        targets_mean = isinstance(loss, Squared) and loss.slope_bound >= half
+        constant = self.best if loss.task == "regression" and self.best.constant is not None else None
+        move, factor = shrinkage(v, metric, null, recipe, inner, constant, targets_mean)
+        return directions @ move, factor
+
+    def _directions(self, phases: list[_Phase]) -> tuple[FloatArray, FloatArray]:
+        """Return a column of weights for each phase and one for the intercept, and the own part of each.
+
+        Scores are divided by the released mean length of a row of them, in standard deviations of their noise.
+        """
+        facts, neighbours = self.holder.facts, self.holder.neighbours
+        columns = np.zeros((facts.d, len(phases) + (facts.d > facts.n_features)))
+        own = np.zeros(columns.shape[1])
+        for k, phase in enumerate(phases):
+            unit = 1.0 / max(phase.deviation * self.row_length, 1e-200)
+            columns[: facts.n_features, k], own[k] = unit * phase.weights, unit * phase.own
+        mechanism = GaussianNoise(self.calibrated.noise_multiplier(RowLengths.name))
+        scores = _map_of(columns[:, : len(phases)], facts)
+        rows_times_mu = facts.n / mechanism.noise_multiplier / neighbours.records_apart
+        largest = math.sqrt(len(phases)) * max(_LEAST_SCORE, _SCORE_PER_ROW * rows_times_mu)
+        mean = float(self.holder.release(RowLengths(largest, scores), mechanism)[0]) / facts.n + 0.5 * largest
+        typical = min(max(mean, 0.7), largest)
+        columns /= typical
+        if facts.d > facts.n_features:
+            columns[-1, -1] = _HEIGHT / facts.intercept_height
+        # where scores are mostly signal, own parts change predictions as much as slopes, and the two effects cancel
+        return columns, own / typical * min(1.0, len(phases) / typical**2)
+
+    def _metric(self, directions: FloatArray, inner: Facts) -> Metric:
+        facts = self.holder.facts
+        clip = _SCORE_CLIP * math.hypot(1.0, _HEIGHT)
+        query = MappedSecondMoment(clip, _map_of(directions, facts))
+        mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedSecondMoment.name))
+        sensitivity = query.sensitivity(facts, self.holder.neighbours)
+        noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
+        moments = unpack_symmetric(self.holder.release(query, mechanism), inner.d) / facts.n
+        return Metric.of(moments, np.ones(inner.d), noise, clip, inner.grids)
