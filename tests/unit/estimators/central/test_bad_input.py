@@ -121,7 +121,7 @@ def test_bad_delta(ledger, delta):
         ({"neighbours": None}, InvalidInput, "neighbours must be 'replace-one' or 'zero-out'"),
         ({"calibration": "loose"}, InvalidInput, "calibration must be 'certified' or 'paper'"),
         ({"calibration": None}, InvalidInput, "calibration must be 'certified' or 'paper'"),
-        ({"calibration": "paper"}, Unsupported, "no published calibration exists for solver 'whitened'"),
+        ({"calibration": "paper"}, Unsupported, "no published calibration exists for solver 'wide'"),
         ({"fit_intercept": "no"}, InvalidInput, "fit_intercept must be True or False"),
         ({"insecure_seed": 1.5}, InvalidInput, "insecure_seed must be a whole number or None"),
         ({"insecure_seed": True}, InvalidInput, "insecure_seed must be a whole number or None"),

@@ -227,17 +227,25 @@ class WideDescent(Solver):
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
         mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(MappedGradient.name)
         refit = expected_noise(objective.loss, replace(facts, d=3), mu, neighbours)
-        descent = square * (_SHORT_TIME + _LONG_TIME) ** 2 / (8.0 * recipe.curvature)
+        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(FeatureGradient.name)
+        duration = (_SHORT_TIME + _LONG_TIME) * facts.n * mu / neighbours.records_apart
+        noise = square * (_SHORT_TIME + _LONG_TIME) ** 2 / (8.0 * recipe.curvature)
+        columns = recipe.explainable * square
+        # of data that vary equally in all directions the descent misses this share of what the columns explain
+        missed = math.exp(-2.0 * duration / facts.d)
+        min_deviation = math.sqrt(math.log(2.0) * facts.d / duration) * facts.spread / (2.0 * facts.value_bound)
         return Forecast(
-            excess=refit + descent,
-            null_excess=recipe.explainable * square,
-            basis=f"Estimate, not a bound: the noise of the descent and of the refit{unit}.",
+            excess=refit + min(columns, noise + columns * missed),
+            null_excess=columns,
+            basis=f"Estimate, not a bound: the noise of descent and refit, and what a short descent misses{unit}.",
             assumptions=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
-                "rows have similar lengths",
-                "few directions of the columns carry most of the signal, so that a short descent finds it",
+                "rows have similar lengths and vary equally in all directions: columns that move together are learnt "
+                "sooner, and the model is better than this estimate",
+                f"the columns can explain about {columns:.2g} of a constant's loss",
             ),
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
+            min_column_deviation=min_deviation,
         )
 
 
