@@ -21,7 +21,7 @@ __all__ = ["clipped_sums", "logistic_sums", "scores", "squares", "sums"]
 
 # The compiler may fuse and reassociate where only whole numbers are multiplied and added.
 _EXACT = {"reassoc", "contract", "nsz"}
-_TOGETHER = 4  # columns that share one reading of a row's score or slope
+_TOGETHER = 4  # columns that share one reading of a row's number; the loops below are written for exactly four
 
 
 @njit(nogil=True, error_model="numpy", fastmath=_EXACT)

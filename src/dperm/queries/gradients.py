@@ -153,12 +153,12 @@ class FullGradient(Query):
         weights = WeightSteps.of(self.weights, block.design)
         if norms is not None and columns is None and type(self.loss) is Logistic:  # not a subclass: other slopes
             assert self.clip is not None
-            numbers = (self.clip * _DOWN, 0.0, spacing)
-            sums = block.design.logistic_sums(weights.steps, weights.unit, block.target, norms, *numbers)
+            rows = weights.steps, weights.unit, block.target, norms
+            sums = block.design.logistic_sums(*rows, clip=self.clip * _DOWN, label_independence=0.0, spacing=spacing)
             total += sums[:n_columns]
         else:
-            for rows, design, target in block.strips():
-                limit = self._limit(None if norms is None else norms[rows])
+            for some, design, target in block.strips():
+                limit = self._limit(None if norms is None else norms[some])
                 slopes = clipped(self.loss, weights.predictions(design), target, limit, spacing)
                 total += design.sums(slopes, columns)[:n_columns]
         return total * (block.design.spacing * spacing)

@@ -170,11 +170,14 @@ class MappedGradient(Query):
         sums = np.zeros((block.design.d, *self.weights.shape[1:]))
         weights = WeightSteps.of(self.weights, block.design)
         if type(self.loss) is Logistic:  # not a subclass, which may define other slopes
-            numbers = (self.clip * _DOWN, float(self.label_independence), spacing)
-            return block.design.logistic_sums(weights.steps, weights.unit, block.target, lengths, *numbers)
-        for rows, design, target in block.strips():
+            rows = weights.steps, weights.unit, block.target, lengths
+            independence = float(self.label_independence)
+            return block.design.logistic_sums(
+                *rows, clip=self.clip * _DOWN, label_independence=independence, spacing=spacing
+            )
+        for some, design, target in block.strips():
             with np.errstate(all="ignore"):  # a warning would reveal something about a person
-                limit = self.clip * _DOWN / lengths[rows]
+                limit = self.clip * _DOWN / lengths[some]
                 slopes = toward_zero(self._shortened(weights.predictions(design), target, limit), spacing)
             sums += design.sums(slopes)
         return sums

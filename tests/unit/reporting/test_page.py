@@ -279,7 +279,9 @@ def test_the_summary_says_first_what_is_protected_and_what_is_not():
 def test_releases_have_plain_names_and_keep_that_of_the_ledger():
     line = ReleaseLine("mapped second moment", "gaussian", 1, 0, 40.0, 2.5, 100.0, 11)
     report = report_with(releases=(line,))
-    assert "second moments of the columns</bdi><br><small><bdi>mapped second moment" in report_page(report)
+    assert "second moments of the columns, or of their scores</bdi><br><small><bdi>mapped second moment" in report_page(
+        report
+    )
     assert "- 1 x second moments of the columns (" in report.summary()
     assert query_label("something new") == "something new"
     assert query_label("atom choice of bank of north") == "choice of the next column, from bank of north"

@@ -33,7 +33,10 @@ _CHUNK_ROWS = 4096
 _STRIP_BYTES = 1 << 22  # a strip stays in a processor's cache between two passes, and is worth a call of Python
 _MOST_KEPT_NORMS = 64
 
-ROW_NORM_NEEDS_ZEROS = "row_norm with sparse data needs columns in which zeros stay zero: declare centre=0."
+ROW_NORM_NEEDS_ZEROS = (
+    "row_norm with sparse data needs columns in which zeros stay zero: declare Bounds(centre=0, scale=..., clip=..., "
+    "row_norm=...) instead of features, such as centre=0, scale=1, clip=1 for entries from 0 to 1."
+)
 
 
 class DesignMatrix:
@@ -150,6 +153,7 @@ class DesignMatrix:
         unit: float,
         target: FloatArray,
         lengths: FloatArray,
+        *,
         clip: float,
         label_independence: float,
         spacing: float,
@@ -168,6 +172,7 @@ class DesignMatrix:
             return self.sums(slopes)
         from dperm.kernels import tiles
 
+        assert not self._has_implicit  # only sparse columns have implicit values
         p, out = self.n_features, np.zeros(self.d)
         start = self.intercept_steps * float(weight_steps[p]) if self.intercept_steps else 0.0
         total = tiles.logistic_sums(
@@ -304,7 +309,7 @@ class DesignMatrix:
 
     def feature_norms(self) -> FloatArray:
         """Return the same bound for rows without the intercept."""
-        key = ()  # no other query asks for no columns
+        key: tuple[int, ...] = ()  # no other query asks for no columns
         norms = self._norms.get(key)
         if norms is None:
             # whole numbers: the difference is exact

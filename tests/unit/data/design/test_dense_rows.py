@@ -83,11 +83,10 @@ def test_logistic_sums_equal_scores_slopes_and_sums(n, intercept, independence):
     slopes = design.scores(weights)
     shorten_logistic(slopes, unit, target, lengths, clip, independence, 1.0 / spacing)
     assert (np.abs(slopes * spacing) <= clip / lengths).all()
-    found = design.logistic_sums(weights, unit, target, lengths, clip, independence, spacing)
+    numbers = {"clip": clip, "label_independence": independence, "spacing": spacing}
+    found = design.logistic_sums(weights, unit, target, lengths, **numbers)
     assert np.array_equal(found, design.sums(slopes))
-    assert np.array_equal(
-        found, design.logistic_sums(weights, unit, target.astype(np.int8)[::1], lengths, clip, independence, spacing)
-    )
+    assert np.array_equal(found, design.logistic_sums(weights, unit, target.astype(np.int8), lengths, **numbers))
 
 
 def test_strips_are_views_that_cover_all_rows():

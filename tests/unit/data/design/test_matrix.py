@@ -195,7 +195,7 @@ def test_norms_are_upper_bounds_and_tight():
 
 def test_sparse_rows_with_moved_zeros_and_a_row_norm_are_refused():
     scaling = Scaling(np.full(5, 0.5), np.ones(5), 1.0, row_norm=0.1)
-    with pytest.raises(InvalidBounds, match="declare centre=0"):
+    with pytest.raises(InvalidBounds, match="zeros stay zero: declare"):
         DesignMatrix.from_array(sp.csr_array(table()), scaling)
     loose = Scaling(np.full(5, 0.5), np.ones(5), 1.0, row_norm=1e3)  # never reached: nothing to shrink
     DesignMatrix.from_array(sp.csr_array(table()), loose)

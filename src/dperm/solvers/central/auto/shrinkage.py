@@ -18,11 +18,23 @@ from dperm.solvers.central.auto.recipes import Recipe
 from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
 from dperm.types import FloatArray
 
-__all__ = ["NO_INFORMATIVE_COLUMN", "Descent", "NullDistribution", "column_penalties", "null_p_value", "shrinkage"]
+__all__ = [
+    "NO_INFORMATIVE_COLUMN",
+    "NO_WEIGHTS",
+    "NULL_LEVEL",
+    "Descent",
+    "NullDistribution",
+    "column_penalties",
+    "null_p_value",
+    "shrinkage",
+]
 
 
 #: utility note of a fit whose null test found no informative column
 NO_INFORMATIVE_COLUMN = "No column could be distinguished from noise: predictions are constant, or nearly so"
+
+#: shrinkage factor below which a fit says so
+NO_WEIGHTS = 0.1
 
 #: prior guess of the bias of the mean prediction from clipped residuals of a skewed target, in mean deviations
 _CLIPPING_BIAS = 0.2
@@ -33,7 +45,7 @@ _MIN_LEARNT = 0.1
 #: smallest variance: below it, as under an extremely strong penalty, neither noise nor weights differ from zero
 _MIN_VARIANCE = 1e-200
 #: level of the null test: with a larger p-value (nearly) nothing is kept of the columns
-_NULL_LEVEL = 0.1
+NULL_LEVEL = 0.1
 #: p-value below which a result is so clear that sampling variation counts only by its reduced share
 _CLEAR_LEVEL = 1e-4
 #: number of columns assumed to be relevant a priori; with few columns this keeps all of them
@@ -137,7 +149,7 @@ class NullDistribution:
 
     def variances_at(self, p_value: float) -> FloatArray:
         """Variances used for shrinkage: the larger the p-value, the more of the sampling variation counts."""
-        unclear = math.log(max(p_value, _CLEAR_LEVEL) / _CLEAR_LEVEL) / math.log(_NULL_LEVEL / _CLEAR_LEVEL)
+        unclear = math.log(max(p_value, _CLEAR_LEVEL) / _CLEAR_LEVEL) / math.log(NULL_LEVEL / _CLEAR_LEVEL)
         out: FloatArray = self.variances + min(unclear, 1.0) * (self.test_variances - self.variances)
         return out
 
@@ -254,10 +266,12 @@ def shrinkage(
     facts: Facts,
     best: BestConstant | None,
     loss_targets_mean: bool,
+    level: float = NULL_LEVEL,
 ) -> tuple[FloatArray, float]:
     """Return the change of the weights that remains of a descent's result, and the shrinkage factor.
 
-    1. The null test. If uninformative columns would produce a result this large too often, (nearly) nothing is kept.
+    1. The null test. If uninformative columns would produce a result this large too often (with a p-value above
+       ``level``), (nearly) nothing is kept.
     2. Columns whose weights noise alone explains are penalised; the intercept is not.
     3. The rest is multiplied by one factor, computed from the energy of the columns with the mean prediction held
        fixed. A drift of the intercept, caused by clipped slopes of unequal classes or of a skewed target, is not
@@ -298,7 +312,7 @@ def shrinkage(
             kept[:, k] = deviation * (ridge @ (outputs[:, k] / deviation))
         energy = float(metric.row_moments @ np.square(centred @ kept) @ null.output_weights)
         factor = recipe.shrinkage_factor(noise_energies * null.output_weights, energy)
-        if p_value > _NULL_LEVEL:
+        if p_value > level:
             factor = min(factor, recipe.min_shrinkage * (1.0 - p_value))
     elif null is not None and best is None:
         kept = np.zeros(outputs.shape)  # without columns the best constant is where the descent started

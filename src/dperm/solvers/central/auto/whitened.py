@@ -40,19 +40,23 @@ from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLength
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.metric import Metric, MetricProx
 from dperm.solvers.central.auto.recipes import Recipe, expected_noise, recipe_for
-from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN, Descent, NullDistribution, shrinkage
+from dperm.solvers.central.auto.shrinkage import (
+    NO_INFORMATIVE_COLUMN,
+    NO_WEIGHTS,
+    Descent,
+    NullDistribution,
+    shrinkage,
+)
 from dperm.solvers.central.auto.starting_point import ClippedResponse, StartingPoint
 from dperm.solvers.option_checks import require_fraction, require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["WhitenedDescent"]
 
-#: the second-moment matrix of more columns is refused
+#: the second-moment matrix of more columns is refused; the automatic rule stops earlier, where `wide` is better
 _MAX_COLUMNS = 2000
 #: shrinkage factor below which a fit warns
 _NOISY_WEIGHTS = 0.5
-#: shrinkage factor below which a fit warns that no column could be distinguished from noise
-_NO_WEIGHTS = 0.1
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class WhitenedDescent(Solver):
         if facts.d > _MAX_COLUMNS:
             raise Unsupported(
                 f"this solver releases all second moments and takes at most {_MAX_COLUMNS} columns, not {facts.d}: "
-                "use solver='gradient' or 'greedy'."
+                "use solver='wide', or 'gradient' for more than two classes."
             )
         # the query refuses losses with unbounded slopes
         MappedGradient(loss, np.zeros(0), RowMap(np.ones((facts.d, 1)), facts.grids), 1.0)
@@ -177,7 +181,7 @@ class WhitenedDescent(Solver):
         notes = best.notes
         # one warning is enough: the plan's covers all, a note on the target covers all but the loss of every column
         planned = self.starting_point.utility_warnings(loss, facts, calibrated, holder.neighbours)
-        warned = planned or (notes and factor >= _NO_WEIGHTS)
+        warned = planned or (notes and factor >= NO_WEIGHTS)
         if factor < _NOISY_WEIGHTS and not warned:
             notes += (_shrinkage_note(factor, loss),)
         return Solution(start + move, self.n_steps, notes)
@@ -259,7 +263,7 @@ class WhitenedDescent(Solver):
 
 
 def _shrinkage_note(factor: float, loss: Loss) -> str:
-    if factor < _NO_WEIGHTS:
+    if factor < NO_WEIGHTS:
         return NO_INFORMATIVE_COLUMN
     constant = "the target's mean" if loss.task == "regression" else "the class frequencies"
     return (

@@ -17,6 +17,7 @@ only. Proof: ``wide.proof.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ from dperm.data.design.facts import Facts
 from dperm.data.design.row_map import RowMap
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
-from dperm.objective import Objective, Squared
+from dperm.objective import Loss, Objective, Squared
 from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -37,7 +38,14 @@ from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLength
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.metric import Metric
 from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
-from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN, Descent, NullDistribution, shrinkage
+from dperm.solvers.central.auto.shrinkage import (
+    NO_INFORMATIVE_COLUMN,
+    NO_WEIGHTS,
+    NULL_LEVEL,
+    Descent,
+    NullDistribution,
+    shrinkage,
+)
 from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse, StartingPoint
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
 from dperm.types import FloatArray
@@ -50,19 +58,26 @@ REFIT_STEPS = 48
 _SHORT_STEPS = 0.6
 #: duration of each phase (total step length times curvature times squared row length), in rows times mu
 _SHORT_TIME, _LONG_TIME = 0.1, 0.4
+#: clip, in typical gradients, at which these times were measured: noise, and so the best time, go with the clip
+_CLIP_OF_TIMES = 0.5
 #: heavy-ball coefficient of both phases, and the longest step, in 1 / (curvature bound times squared row length): with
 #: this momentum steps below 3.6 are stable in every direction
 _MOMENTUM, _LONGEST_STEP = 0.8, 3.0
 #: a mean row length is taken to be at least this many standard deviations of its noise
 _LEAST_LENGTH = 2.0
+#: and at least this share of the longest possible row, so that no step is infinite
+_LEAST_LENGTH_SHARE = 1e-3
 #: largest score that the refit is prepared for: this many standard deviations of its noise, and per row times mu
 _LEAST_SCORE, _SCORE_PER_ROW = 3.0, 0.1
+#: least typical score: noise alone has a mean size of 0.8 standard deviations
+_LEAST_TYPICAL_SCORE = 0.7
 #: clip of a row of scores, in typical rows
 _SCORE_CLIP = 2.0
 #: budget shares of the refit for the length of the scores and for their second moments; its gradients get the rest
 _LENGTH_SHARE, _MOMENT_SHARE = 0.1, 0.2
-#: smallest factor of the short phase for classes: a score of this size costs .0003 of log loss, and keeps the ranking
-_LEAST_FACTOR = 0.05
+#: smallest factor of the short phase for classes, in typical scores: it keeps the ranking, and the shrinkage afterwards
+#: takes most of it away again where scores are noise. Tried: 0.05, 0.2 and 0.4; pure noise costs .002, .002, .013
+_LEAST_FACTOR = 0.2
 #: with an l1 penalty, weights of fewer standard deviations of their noise become 0
 _CLEAR_WEIGHT = 2.5
 #: height of the intercept column in the refit, in typical rows of scores
@@ -110,9 +125,16 @@ class WideDescent(Solver):
         """Releases of the best constant and the slope size."""
         return StartingPoint(self.target_share, self.deviation_share)
 
-    def _short_steps(self, sparse: bool) -> int:
-        """Steps of the first phase; with an l1 penalty there is no other."""
-        return self.n_steps if sparse else max(1, min(round(_SHORT_STEPS * self.n_steps), self.n_steps - 1))
+    def _phases(self, loss: Loss, rows_times_mu: float, clip: float, sparse: bool) -> list[tuple[int, float]]:
+        """Return steps and duration of each phase, for a clip in typical gradients; with an l1 penalty there is one.
+
+        A duration is the total step length times curvature times squared row length.
+        """
+        n_short = self.n_steps if sparse else max(1, min(round(_SHORT_STEPS * self.n_steps), self.n_steps - 1))
+        wanted = rows_times_mu * _CLIP_OF_TIMES / clip
+        longest = _LONGEST_STEP / (1.0 - _MOMENTUM) * recipe_for(loss).curvature * min(1.0, clip) / loss.curvature_bound
+        phases = ((n_short, _SHORT_TIME), (self.n_steps - n_short, _LONG_TIME))
+        return [(n_steps, min(share * wanted, longest * n_steps)) for n_steps, share in phases if n_steps]
 
     # ------------------------------------------------------------------------------------------------ plan
     def plan(self, objective: Objective, facts: Facts) -> Plan:
@@ -154,13 +176,18 @@ class WideDescent(Solver):
         longest = facts.block_bound(facts.n_features)
         mean = float(holder.release(RowLengths(longest), lengths)[0]) / facts.n + 0.5 * longest
         noise = 0.5 * longest * lengths.noise_multiplier * holder.neighbours.records_apart / facts.n
-        row_length = min(max(mean, _LEAST_LENGTH * noise, 1e-3 * longest), longest)
+        row_length = min(max(mean, _LEAST_LENGTH * noise, _LEAST_LENGTH_SHARE * longest), longest)
         phases = self._descend(objective, holder, calibrated, best, start, row_length, progress)
         refit = _Refit(objective, holder, calibrated, best, row_length, self.clip)
-        move, factor = refit.fitted(start, phases)
+
+        def in_refit(done: int) -> None:
+            if progress is not None:
+                progress(self.n_steps + done, self.n_steps + REFIT_STEPS)
+
+        move, factor = refit.fitted(start, phases, in_refit)
         notes = best.notes
         planned = self.starting_point.utility_warnings(objective.loss, facts, calibrated, holder.neighbours)
-        if factor < 0.1 and not planned:
+        if factor <= NO_WEIGHTS and not planned:  # for classes it is at least that large
             notes += (NO_INFORMATIVE_COLUMN,)
         return Solution(start + move, self.n_steps + REFIT_STEPS, notes)
 
@@ -182,15 +209,11 @@ class WideDescent(Solver):
         clip_in_typical = clip / (best.slope * row_length)
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         rows_times_mu = facts.n * math.sqrt(self.n_steps) / mechanism.noise_multiplier / holder.neighbours.records_apart
-        time = rows_times_mu * 0.5 / clip_in_typical / (recipe.curvature * min(1.0, clip_in_typical) * row_length**2)
-        longest_step = _LONGEST_STEP / (loss.curvature_bound * row_length**2)
         sparse = SeparablePenalty.of(objective.penalty).l1 > 0.0
-        n_short = self._short_steps(sparse)
+        unit = recipe.curvature * min(1.0, clip_in_typical) * row_length**2
         weights, phases, done = start, list[_Phase](), 0
-        for n_steps, share in ((n_short, _SHORT_TIME), (self.n_steps - n_short, _LONG_TIME)):
-            if not n_steps:
-                continue
-            step = min((1.0 - _MOMENTUM) * share * time / n_steps, longest_step)
+        for n_steps, duration in self._phases(loss, rows_times_mu, clip_in_typical, sparse):
+            step = (1.0 - _MOMENTUM) * duration / n_steps / unit
             before, previous, total = weights, weights, np.zeros_like(weights)
             n_averaged = 1 if not phases else max(1, n_steps // 2)
             for t in range(n_steps):
@@ -228,20 +251,22 @@ class WideDescent(Solver):
         mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(MappedGradient.name)
         refit = expected_noise(objective.loss, replace(facts, d=3), mu, neighbours)
         mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(FeatureGradient.name)
-        duration = (_SHORT_TIME + _LONG_TIME) * facts.n * mu / neighbours.records_apart
-        noise = square * (_SHORT_TIME + _LONG_TIME) ** 2 / (8.0 * recipe.curvature)
+        rows_times_mu, sparse = facts.n * mu / neighbours.records_apart, SeparablePenalty.of(objective.penalty).l1 > 0.0
+        phases = self._phases(objective.loss, rows_times_mu, self.clip or recipe.clip_high_noise, sparse)
+        duration = sum(one for _, one in phases)
+        noise = square * (duration / rows_times_mu) ** 2 / (8.0 * recipe.curvature)
         columns = recipe.explainable * square
-        # of data that vary equally in all directions the descent misses this share of what the columns explain
-        missed = math.exp(-2.0 * duration / facts.d)
-        min_deviation = math.sqrt(math.log(2.0) * facts.d / duration) * facts.spread / (2.0 * facts.value_bound)
+        directions = math.sqrt(facts.d)
+        missed = math.exp(-2.0 * duration / directions)
+        min_deviation = math.sqrt(math.log(2.0) * directions / duration) * facts.spread / (2.0 * facts.value_bound)
         return Forecast(
             excess=refit + min(columns, noise + columns * missed),
             null_excess=columns,
             basis=f"Estimate, not a bound: the noise of descent and refit, and what a short descent misses{unit}.",
             assumptions=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
-                "rows have similar lengths and vary equally in all directions: columns that move together are learnt "
-                "sooner, and the model is better than this estimate",
+                f"rows have similar lengths, and about {directions:.0f} directions (the square root of the number of "
+                "columns) carry most of what the columns explain; unrelated columns are learnt more slowly",
                 f"the columns can explain about {columns:.2g} of a constant's loss",
             ),
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
@@ -313,7 +338,9 @@ class _Refit:
     row_length: float
     clip: float | None
 
-    def fitted(self, start: FloatArray, phases: list[_Phase]) -> tuple[FloatArray, float]:
+    def fitted(
+        self, start: FloatArray, phases: list[_Phase], progress: Callable[[int], None]
+    ) -> tuple[FloatArray, float]:
         """Return the change of the weights, and the factor by which the refit was shrunk."""
         facts, loss, recipe = self.holder.facts, self.objective.loss, recipe_for(self.objective.loss)
         directions, own = self._directions(phases)
@@ -348,6 +375,7 @@ class _Refit:
             gradient = self.holder.release(MappedGradient(loss, weights, rows, clip, independence), mechanism) / facts.n
             v = penalty.prox(v - step * (gradient + own_slope + penalty.slope_of_l1(weights)), step)
             v = _factors_at_least(least, v, metric.row_map.matrix)
+            progress(t + 1)
             if t >= REFIT_STEPS - n_averaged:
                 total = total + v
         v = total / n_averaged
@@ -357,7 +385,9 @@ class _Refit:
         half = 0.5 * (facts.target_high - facts.target_low)
         targets_mean = isinstance(loss, Squared) and loss.slope_bound >= half
         constant = self.best if loss.task == "regression" and self.best.constant is not None else None
-        move, factor = shrinkage(v, metric, null, recipe, inner, constant, targets_mean)
+        # a null test would throw the ranking of people away, which may be good where probabilities are not yet
+        level = 1.0 if loss.task == "classification" else NULL_LEVEL
+        move, factor = shrinkage(v, metric, null, recipe, inner, constant, targets_mean, level)
         return directions @ move, factor
 
     def _directions(self, phases: list[_Phase]) -> tuple[FloatArray, FloatArray]:
@@ -376,7 +406,7 @@ class _Refit:
         rows_times_mu = facts.n / mechanism.noise_multiplier / neighbours.records_apart
         largest = math.sqrt(len(phases)) * max(_LEAST_SCORE, _SCORE_PER_ROW * rows_times_mu)
         mean = float(self.holder.release(RowLengths(largest, scores), mechanism)[0]) / facts.n + 0.5 * largest
-        typical = min(max(mean, 0.7), largest)
+        typical = min(max(mean, _LEAST_TYPICAL_SCORE), largest)
         columns /= typical
         if facts.d > facts.n_features:
             columns[-1, -1] = _HEIGHT / facts.intercept_height

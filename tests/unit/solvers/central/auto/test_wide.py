@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from dperm import Bounds, DPLasso, DPLogisticRegression, DPRidge
 from dperm.data.design.facts import Facts
 from dperm.errors import InvalidInput, Unsupported
+from dperm.estimators.progress import watching
 from dperm.objective import L1, L2, Logistic, Multinomial, Objective, Squared
 from dperm.objective.constraints import L1Ball
 from dperm.solvers import WideDescent
@@ -82,6 +83,41 @@ def test_regression_on_more_columns_than_rows():
     bounds = Bounds(centre=0, scale=1, clip=3, target=(-5, 5))
     model = DPRidge(2.0, bounds=bounds, neighbours="zero-out", insecure_seed=0).fit(X[:1000], y[:1000])
     assert model.score(X[1000:], y[1000:]) > 0.5
+
+
+def test_the_plan_of_texts_promises_a_gain_and_that_of_hopeless_data_does_not():
+    model = DPLogisticRegression(1.0, bounds=TEXT, neighbours="zero-out")
+    plan = model.plan(2000, 20_000)
+    assert not any("no gain" in text for text in plan.warnings)
+    assert any("no gain" in text for text in model.plan(20, 20_000).warnings)
+
+
+def test_the_forecast_knows_that_steps_are_limited():
+    """With many rows the wanted duration needs more steps than there are."""
+    objective = Objective(Logistic(), L2(0.1))
+    (short, first), (long, second) = WideDescent(n_steps=100)._phases(objective.loss, 1e9, 0.5, False)
+    assert (short, long) == (60, 40)
+    assert first / short == second / long < 10.0
+    narrow = [
+        DPLogisticRegression(1.0, bounds=Bounds(features=(0, 1))).plan(n, 1600).forecast.min_column_deviation
+        for n in (10**6, 10**7)
+    ]
+    assert narrow[0] == pytest.approx(narrow[1], rel=0.01)
+
+
+def test_progress_ends_when_the_refit_ends():
+    X, y = texts(200)
+    seen = []
+    with watching(lambda done, in_all: seen.append((done, in_all))):
+        fitted(X, y, solver="wide")
+    assert seen[-1][0] == seen[-1][1] == len(seen)
+
+
+def test_a_ranking_survives_where_noise_dominates():
+    """The factor of the short phase never becomes zero for classes."""
+    X, y = texts(1300, seed=5)
+    areas = [auc(fitted(X[:500], y[:500], 0.3, seed=seed).decision_function(X[500:]), y[500:]) for seed in range(4)]
+    assert np.mean(areas) > 0.6
 
 
 # ------------------------------------------------------------------------------------------------ odd data
