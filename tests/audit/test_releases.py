@@ -21,6 +21,13 @@ RELEASES = {
     "auto, two classes": ("target moment", "row lengths", "mapped second moment", "mapped gradient"),
     "auto, three classes": ("class counts", "row lengths", "mapped second moment", "mapped gradient"),
     "auto, numbers": ("target moment", "target deviation", "row lengths", "mapped second moment", "mapped gradient"),
+    "wide, two classes": (
+        "target moment",
+        "row lengths",
+        "feature gradient",
+        "mapped second moment",
+        "mapped gradient",
+    ),
     "pursuit, two classes": ("target moment", "greedy scores", "gradient coordinate"),
     "pursuit, numbers": ("target moment", "target deviation", "greedy scores", "gradient coordinate"),
 }

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from dperm.kernels.compiling import kept_njit
 from dperm.types import FloatArray
 
 __all__ = ["clipped_sums_sparse"]
@@ -22,7 +22,7 @@ _ANY_ORDER = {"reassoc", "nsz"}
 # Positions are unsigned, because numba checks every signed index for counting from the end.
 
 
-@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
+@kept_njit(nogil=True, fastmath=_ANY_ORDER)
 def _sparse(
     data: FloatArray,
     indices: Any,
@@ -43,7 +43,7 @@ def _sparse(
         out[j] = total
 
 
-@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
+@kept_njit(nogil=True, fastmath=_ANY_ORDER)
 def _sparse_alike(
     data: FloatArray, indices: Any, indptr: Any, slopes: FloatArray, limit: float, out: FloatArray
 ) -> None:
@@ -57,7 +57,7 @@ def _sparse_alike(
         start = stop
 
 
-@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
+@kept_njit(nogil=True, fastmath=_ANY_ORDER)
 def _one_value(value: float, slopes: FloatArray, limit: float) -> float:
     total = 0.0
     for i in range(slopes.size):

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dperm.kernels.compiling import kept_njit
 
 __all__ = ["ColumnHashes", "add_dense", "add_sparse"]
 
@@ -35,7 +36,7 @@ class ColumnHashes:
         self.buckets: Words = np.zeros(n_columns, np.uint64)
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _mixed(word: Any, key: Any) -> Any:
     x = word ^ key
     x = (x ^ (x >> _S30)) * _FIRST
@@ -43,7 +44,7 @@ def _mixed(word: Any, key: Any) -> Any:
     return x ^ (x >> _S31)
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _dense(words: Words, key: Any, sums: Words, buckets: Words) -> None:
     at_zero = _mixed(_ZERO, key)
     for start in range(0, words.shape[0], _STRIP):
@@ -59,7 +60,7 @@ def _dense(words: Words, key: Any, sums: Words, buckets: Words) -> None:
             sums[j], buckets[j] = total, seen
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _sparse(words: Words, indices: Any, key: Any, sums: Words, buckets: Words) -> None:
     at_zero = _mixed(_ZERO, key)
     for position in range(len(words)):

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from dperm.kernels.compiling import kept_njit
 from dperm.kernels.short_sigmoid import short_fma, short_sigmoid
 from dperm.kernels.sigmoid import fma, sigmoid
 from dperm.types import FloatArray
@@ -42,14 +43,14 @@ def _moved(score: float, entry: float, change: float) -> float:
     return score + np.float64(entry) * change
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def add_multiple(scores: FloatArray, column: FloatArray, change: float) -> None:
     """scores += change * column, in place; all whole."""
     for i in range(scores.size):
         scores[i] = _moved(scores[i], column[i], change)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def clipped_column_sum(column: FloatArray, slopes: FloatArray | ShortArray, limit: float) -> float:
     """Sum of column * slopes, each product clipped; all whole."""
     total = 0.0
@@ -58,7 +59,7 @@ def clipped_column_sum(column: FloatArray, slopes: FloatArray | ShortArray, limi
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def residual_slopes(
     scores: FloatArray, spacing: float, target: FloatArray, bound: float, per_grid: float, slopes: FloatArray
 ) -> None:
@@ -67,7 +68,7 @@ def residual_slopes(
         slopes[i] = np.trunc(min(max(scores[i] * spacing - target[i], -bound), bound) * per_grid)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def moved_residual_sum(
     before: FloatArray,
     change: float,
@@ -89,7 +90,7 @@ def moved_residual_sum(
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def moved_logistic_sum(
     before: FloatArray,
     change: float,
@@ -128,7 +129,7 @@ def _short_slopes(predictions: ShortArray, target: ShortArray, per_grid: np.floa
         slopes[i] = np.trunc(short_fma(short_sigmoid(predictions[i]), per_grid, -target[i]))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def moved_short_logistic_sum(
     before: FloatArray,
     change: float,

@@ -14,8 +14,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from dperm.kernels.compiling import kept_njit
 from dperm.types import FloatArray
 
 __all__ = ["LARGEST_DECREASE", "LARGEST_VIOLATION", "LONGEST_STEP", "column_scores", "update_sums"]
@@ -24,7 +24,7 @@ __all__ = ["LARGEST_DECREASE", "LARGEST_VIOLATION", "LONGEST_STEP", "column_scor
 LARGEST_VIOLATION, LONGEST_STEP, LARGEST_DECREASE = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _score(
     gradient: float, weight: float, root: float, curvature: float, penalty: tuple[float, float, float, float], rule: int
 ) -> float:
@@ -50,7 +50,7 @@ def _score(
     return math.sqrt(2.0 * max(decrease, 0.0))
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def column_scores(
     columns: Any,
     gradients: FloatArray,
@@ -79,7 +79,7 @@ def column_scores(
     return out
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def update_sums(
     rows: Any,
     old: FloatArray,

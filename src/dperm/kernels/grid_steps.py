@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from dperm.kernels.compiling import kept_njit
 from dperm.kernels.sigmoid import sigmoid
 from dperm.types import FloatArray
 
@@ -27,7 +28,7 @@ def _steps(x: float, centre: float, scale: float, clip: float, per_step: float, 
     return min(max(steps, -top), top)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def block_steps(
     block: FloatArray,
     centre: FloatArray,
@@ -52,7 +53,7 @@ def block_steps(
             steps[i] = min(max(np.rint(scaled * per_step), -top), top)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def entry_steps(
     data: FloatArray,
     indices: Any,
@@ -69,7 +70,7 @@ def entry_steps(
         data[k] = _steps(data[k], centre[j], scale[j], clip, per_step, top) - implicit[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def shorten_compressed(data: FloatArray, indptr: Any, longest: float) -> None:
     """Scale compressed rows of whole numbers that are longer than ``longest`` down to it, in place, toward zero."""
     for i in range(indptr.size - 1):
@@ -83,7 +84,7 @@ def shorten_compressed(data: FloatArray, indptr: Any, longest: float) -> None:
                 data[k] = np.trunc(data[k] * factor)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def compress(block: FloatArray, found: int, ends: Any, columns: Any, entries: FloatArray) -> int:
     """Append the non-zero entries of dense rows after the first ``found`` ones and return their number.
 
@@ -105,9 +106,8 @@ def compress(block: FloatArray, found: int, ends: Any, columns: Any, entries: Fl
 _NUMBER, _READ = types.float64, types.Array(types.float64, 1, "C", readonly=True)
 
 
-@njit(
-    [types.void(_NUMBER[::1], _NUMBER, _READ, _READ, _NUMBER, _NUMBER, _NUMBER)],
-    cache=True,
+@kept_njit(
+    types.void(_NUMBER[::1], _NUMBER, _READ, _READ, _NUMBER, _NUMBER, _NUMBER),
     nogil=True,
     error_model="numpy",
 )

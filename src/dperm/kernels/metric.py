@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dperm.kernels.compiling import kept_njit
 from dperm.types import FloatArray
 
 __all__ = ["metric_prox"]
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _sweeps(
     matrix: FloatArray,
     w: FloatArray,

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from dperm.kernels.compiling import kept_njit
 from dperm.types import FloatArray
 
 __all__ = ["NOT_FINITE", "OUTSIDE", "UNDECIDED", "locate", "update_weights"]
@@ -28,7 +28,7 @@ _LAST = len(_HALVES) - 1
 _LOG2E, _LN2 = 1.0 / math.log(2.0), math.log(2.0)
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def update_weights(
     places: Any,
     scores: FloatArray,
@@ -79,7 +79,7 @@ def update_weights(
     return n_groups
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def locate(parts: FloatArray, powers: Any, point: float) -> int:
     """Index into which ``point`` in (0, 1) of the sum of all weights falls, or ``UNDECIDED`` if rounding could matter.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from dperm.kernels.compiling import kept_njit
 from dperm.types import FloatArray, IntArray
 
 __all__ = ["monomials", "parities"]
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def monomials(
     records: NDArray[np.generic], ball: int, reach: FloatArray, factors: IntArray, index: IntArray
 ) -> FloatArray:
@@ -43,7 +43,7 @@ def monomials(
     return out
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def parities(records: NDArray[np.generic], masks: IntArray, index: IntArray) -> FloatArray:
     """1 or -1 for an even or odd number of entries above 1/2 in the set ``masks[index[i]]`` of everybody's record."""
     n, width = records.shape

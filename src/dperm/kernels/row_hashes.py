@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from dperm.kernels.compiling import kept_njit
 
 __all__ = ["N_SUMS", "dense_sums", "sparse_sums"]
 
@@ -28,7 +29,7 @@ _HALF = np.uint64(32)
 _MINUS_ZERO = np.uint64(1 << 63)
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _dense(words: Words, keys: Keys, at_zero: Words, out: Words) -> None:
     n, d = words.shape
     for i in range(n):
@@ -42,7 +43,7 @@ def _dense(words: Words, keys: Keys, at_zero: Words, out: Words) -> None:
             out[i, s] = total - at_zero[s]
 
 
-@njit(cache=True, nogil=True)
+@kept_njit(nogil=True)
 def _sparse(words: Words, indices: Any, indptr: Any, keys: Keys, out: Words) -> None:
     for i in range(out.shape[0]):
         for s in range(out.shape[1]):

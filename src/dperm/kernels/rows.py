@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from dperm.kernels.compiling import kept_njit
 from dperm.types import FloatArray
 
 __all__ = ["mapped_squares", "second_moments", "stretched_squares"]
@@ -20,7 +20,7 @@ __all__ = ["mapped_squares", "second_moments", "stretched_squares"]
 _ROWS = 8  # rows whose squares are added side by side, so that additions of different rows overlap
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def _mapped(data: FloatArray, indices: Any, indptr: Any, steps: FloatArray, base: FloatArray, out: FloatArray) -> None:
     n, k = out.size, base.size
     images = np.zeros((_ROWS, k))
@@ -47,7 +47,7 @@ def mapped_squares(rows: Any, steps: FloatArray, base: FloatArray) -> FloatArray
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def _stretched(
     data: FloatArray, indices: Any, indptr: Any, heights: FloatArray, constant: float, out: FloatArray
 ) -> None:
@@ -66,7 +66,7 @@ def stretched_squares(rows: Any, heights: FloatArray, constant: float) -> FloatA
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def _moments(
     data: FloatArray,
     indices: Any,

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
+from dperm.kernels.compiling import kept_njit
 from dperm.types import FloatArray
 
 __all__ = ["fma", "logistic_slopes", "sigmoid"]
@@ -66,7 +67,7 @@ def sigmoid(z: float) -> float:
 _READ = types.Array(types.float64, 1, "C", readonly=True)
 
 
-@njit([types.void(_READ, _READ, types.float64[::1])], cache=True, nogil=True, error_model="numpy")
+@kept_njit(types.void(_READ, _READ, types.float64[::1]), nogil=True, error_model="numpy")
 def _slopes(z: FloatArray, y: FloatArray, out: FloatArray) -> None:
     for i in range(out.size):
         out[i] = sigmoid(z[i]) - min(max(y[i], 0.0), 1.0)

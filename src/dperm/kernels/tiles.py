@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from dperm.kernels.compiling import kept_njit
 from dperm.kernels.grid_steps import shorten_logistic
 from dperm.types import FloatArray
 
@@ -63,7 +64,7 @@ def _add_rows(tile: Any, n: int, row_steps: FloatArray, out: FloatArray) -> None
         out[j] += w
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def scores(tiles: Any, weights: FloatArray, start: float, out: FloatArray) -> None:
     """Write ``start`` plus row times weights for every row."""
     size = tiles.shape[2]
@@ -73,7 +74,7 @@ def scores(tiles: Any, weights: FloatArray, start: float, out: FloatArray) -> No
         _add_columns(tiles[k], part.size, weights, part)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def sums(tiles: Any, row_steps: FloatArray, out: FloatArray) -> None:
     """Add the sum over rows of row times its number to ``out``."""
     size = tiles.shape[2]
@@ -82,7 +83,7 @@ def sums(tiles: Any, row_steps: FloatArray, out: FloatArray) -> None:
         _add_rows(tiles[k], part.size, part, out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kept_njit(nogil=True, error_model="numpy")
 def logistic_sums(
     tiles: Any,
     weights: FloatArray,
@@ -114,7 +115,7 @@ def logistic_sums(
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_EXACT)
+@kept_njit(nogil=True, error_model="numpy", fastmath=_EXACT)
 def squares(tiles: Any, out: FloatArray) -> None:
     """Write the squared length of every row."""
     size = tiles.shape[2]
@@ -127,7 +128,7 @@ def squares(tiles: Any, out: FloatArray) -> None:
                 part[i] += np.float64(column[i]) * np.float64(column[i])
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_EXACT)
+@kept_njit(nogil=True, error_model="numpy", fastmath=_EXACT)
 def clipped_sums(tiles: Any, row_steps: FloatArray, limits: FloatArray, out: FloatArray) -> None:
     """Write sums over rows of entry times the row's number, each product clipped to its column's limit."""
     size, n, p = tiles.shape[2], row_steps.size, out.size

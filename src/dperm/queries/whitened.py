@@ -113,8 +113,8 @@ class MappedSecondMoment(SecondMoment):
             return data.design.second_moments(weights, unit, spacing, self._map.diagonal)
         k = self._map.shape[1]
         total = np.zeros((k, k))
-        for part, block in data.design.row_chunks():
-            steps = self._map.rows(block) * (unit / spacing)  # powers of two: exact in any order
+        for part, mapped in self._map.rows(data.design):
+            steps = mapped * (unit / spacing)  # powers of two: exact in any order
             steps *= weights[part][:, None]
             np.trunc(steps, out=steps)
             total += steps.T @ steps

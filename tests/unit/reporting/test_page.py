@@ -282,6 +282,6 @@ def test_releases_have_plain_names_and_keep_that_of_the_ledger():
     assert "second moments of the columns, or of their scores</bdi><br><small><bdi>mapped second moment" in report_page(
         report
     )
-    assert "- 1 x second moments of the columns (" in report.summary()
+    assert "- 1 x second moments of the columns, or of their scores (" in report.summary()
     assert query_label("something new") == "something new"
     assert query_label("atom choice of bank of north") == "choice of the next column, from bank of north"

@@ -19,7 +19,8 @@ __all__ = ["TILE_ROWS", "DenseRows"]
 
 #: rows of a tile; measured best at 1024 to 2048 for 100 and 400 columns, and equal from 512 to 4096 for 20
 TILE_ROWS = 1024
-_KEPT_COLUMNS = 2
+_KEPT_COLUMNS = 2  # coordinate descent moves one column's weight and then reads the next column
+_LARGEST = 2.0**24
 
 
 class DenseRows:
@@ -55,7 +56,10 @@ class DenseRows:
     @classmethod
     def of(cls, rows: NDArray[Any]) -> DenseRows:
         """Return rows from an array with one line for each row."""
-        return cls.of_columns(np.asarray(rows).T)
+        given = np.asarray(rows)
+        if given.size and float(np.abs(given).max()) > _LARGEST:
+            raise ValueError("single precision holds whole numbers up to 2^24 exactly, and an entry is larger.")
+        return cls.of_columns(given.T)
 
     @property
     def tile_rows(self) -> int:
@@ -83,12 +87,13 @@ class DenseRows:
 
     def column(self, number: int) -> NDArray[np.float32]:
         """Return one entry per row; the latest columns are kept, as coordinate descent reads a column twice."""
-        if number not in self._full:
+        entries = self._full.get(number)
+        if entries is None:
             entries = self.tiles[:, number].reshape(-1)[: self.shape[0]]
-            while len(self._full) >= _KEPT_COLUMNS:
-                del self._full[next(iter(self._full))]
+            for old in list(self._full)[: len(self._full) + 1 - _KEPT_COLUMNS]:
+                self._full.pop(old, None)  # another thread may have removed it
             self._full[number] = entries
-        return self._full[number]
+        return entries
 
     def doubles(self, rows: slice, more: int = 0) -> FloatArray:
         """Return consecutive rows as doubles in Fortran order, with room for ``more`` columns behind them."""

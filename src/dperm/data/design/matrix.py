@@ -29,7 +29,7 @@ __all__ = ["DesignMatrix", "Scaling", "Shape"]
 Columns = Sequence[int] | NDArray[np.intp] | None
 
 _UP = 1.0 + 2.0**-50
-_CHUNK_ROWS = 4096
+_CHUNK_ROWS, _CHUNK_BYTES = 4096, 1 << 25  # rows that are made dense at a time, and the memory that they may take
 _STRIP_BYTES = 1 << 22  # a strip stays in a processor's cache between two passes, and is worth a call of Python
 _MOST_KEPT_NORMS = 64
 
@@ -322,7 +322,8 @@ class DesignMatrix:
         if not self._sparse:
             return [self._values.tiles]
         rows = self._values.by_row
-        return [rows.indptr, rows.indices, rows.data, self._implicit]
+        positions = [array.astype(np.int64) for array in (rows.indptr, rows.indices)]
+        return [*positions, rows.data, self._implicit]
 
     def columns(self, kind: np.dtype[Any]) -> NDArray[Any]:
         """Return all rows in grid steps, one line for each column but the intercept, in a type that holds them."""
@@ -339,14 +340,28 @@ class DesignMatrix:
 
     def feature_chunks(self, more: int = 0) -> Iterator[tuple[slice, FloatArray]]:
         """Yield dense blocks of rows in grid steps, without the intercept, with room for ``more`` columns."""
-        for start in range(0, self.n_rows, _CHUNK_ROWS):
-            part = slice(start, min(start + _CHUNK_ROWS, self.n_rows))
+        for part in self._chunks():
             if self._sparse:
                 block = np.empty((part.stop - part.start, self.n_features + more), order="F")
                 block[:, : self.n_features] = self._values.by_row[part].todense() + self._implicit
             else:
                 block = self._values.doubles(part, more)
             yield part, block
+
+    def mapped_chunks(self, steps: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield blocks of rows times a map of shape (d, k), both in grid steps; sparse rows are not made dense."""
+        p = self.n_features
+        constant = self.intercept_steps * steps[p] if self.intercept_steps else 0.0
+        if self._sparse:
+            constant = constant + self._implicit @ steps[:p]
+        for part in self._chunks():
+            rows = self._values.by_row[part] if self._sparse else self._values.doubles(part)
+            yield part, np.asarray(rows @ steps[:p]) + constant
+
+    def _chunks(self) -> Iterator[slice]:
+        most = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // (8 * self.d)))
+        for start in range(0, self.n_rows, most):
+            yield slice(start, min(start + most, self.n_rows))
 
     def mapped_lengths(self, steps: FloatArray) -> FloatArray:
         """Return the L2 norm of every row times a map in grid steps, of shape (d, k), or (d,) for a diagonal map.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -88,10 +89,9 @@ class RowMap:
                 f"the map is for {self.grids.n} rows of {self.grids.d} columns, the design has {grids.n} of {grids.d}."
             )
 
-    def rows(self, block: FloatArray) -> FloatArray:
-        """Map rows given in grid steps; the result is in steps of the design's spacing times :attr:`spacing`."""
-        out: FloatArray = block @ self._steps if self.diagonal is None else block * self.diagonal
-        return out
+    def rows(self, design: DesignMatrix) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield blocks of mapped rows, in steps of the design's spacing times :attr:`spacing`."""
+        return design.mapped_chunks(self._steps)
 
     @property
     def spacing(self) -> float:

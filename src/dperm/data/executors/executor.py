@@ -92,6 +92,7 @@ class Block:
             # SHA-256 because processors compute it: the digest is most of the work of placing a block
             made = hmac.new(key, str((self._first, self.n_rows)).encode(), hashlib.sha256)
             for array in (*self._design.stored(), self._target):
+                made.update(f"{array.dtype.str} {array.shape}".encode())
                 made.update(np.ascontiguousarray(array).data)
             self._digest = key, made.digest()
         return self._digest[1]

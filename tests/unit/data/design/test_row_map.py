@@ -47,7 +47,7 @@ def whole_map(rows):
 def test_mapped_rows_are_the_same_as_with_whole_numbers(layout, k):
     design = example_design(layout)
     rows = map_for(design.grids, k)
-    mapped = np.concatenate([rows.rows(block) for _, block in design.row_chunks()])
+    mapped = np.concatenate([block for _, block in rows.rows(design)])
     B = whole_map(rows)
     for x, z in zip(whole_rows(design), mapped, strict=True):
         assert [int(v) for v in z] == [sum(a * b[j] for a, b in zip(x, B, strict=True)) for j in range(rows.shape[1])]
@@ -63,8 +63,8 @@ def test_maps_with_many_zeros(layout):
     moved[0, -1], moved[-1, -1] = 1.5, 0.0
     for matrix in (np.eye(d), stretched, moved, np.roll(stretched, 1, axis=1), np.zeros((d, d)), np.eye(d + 1)[:d]):
         rows = RowMap(matrix, design.grids)
-        for _, block in design.row_chunks():
-            assert np.array_equal(rows.rows(block) * rows.spacing, block @ rows.matrix)
+        for (_, block), (_, mapped) in zip(design.row_chunks(), rows.rows(design), strict=True):
+            assert np.array_equal(mapped * rows.spacing, block @ rows.matrix)
         np.testing.assert_allclose(rows.norms(design), mapped_lengths(design, rows), rtol=1e-12)
 
 
@@ -80,7 +80,7 @@ def test_full_grids_are_exact_too():
         block = np.full((1, grids.d), math.ldexp(1.0, grids.value_bits) - 1.0)
         exact = grids.d * int(block[0, 0]) * int(Fraction(float(rows.matrix[0, 0])) / Fraction(rows.spacing))
         assert exact <= 2**53
-        assert [int(z) for z in rows.rows(block)[0]] == [exact, exact]
+        assert [int(z) for z in (block @ (rows.matrix / rows.spacing))[0]] == [exact, exact]
 
 
 def test_the_map_is_kept_as_rounded():

@@ -36,7 +36,7 @@ from dperm.queries.gradients import FeatureGradient
 from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.central.auto.metric import Metric
+from dperm.solvers.central.auto.metric import Metric, MetricProx
 from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
 from dperm.solvers.central.auto.shrinkage import (
     NO_INFORMATIVE_COLUMN,
@@ -80,6 +80,10 @@ _LENGTH_SHARE, _MOMENT_SHARE = 0.1, 0.2
 _LEAST_FACTOR = 0.2
 #: with an l1 penalty, weights of fewer standard deviations of their noise become 0
 _CLEAR_WEIGHT = 2.5
+#: a map whose largest entry is below this, or above its inverse, says nothing about the rows
+_SMALLEST_MAP = 1e-80
+#: weights below this share of their noise, as under an extremely strong penalty, are nothing but rounding
+_NOTHING = 1e-9
 #: height of the intercept column in the refit, in typical rows of scores
 _HEIGHT = 0.5
 
@@ -139,8 +143,7 @@ class WideDescent(Solver):
     # ------------------------------------------------------------------------------------------------ plan
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
-        SeparablePenalty.of(objective.penalty)
-        self.require_no_constraint(objective)
+        MetricProx.check(objective)
         FeatureGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
         ratio = MappedSecondMoment.replacement_ratio
         releases = self.starting_point.releases(objective.loss, facts)
@@ -230,7 +233,9 @@ class WideDescent(Solver):
             in_all = n_steps * step / (1.0 - _MOMENTUM)
             # an average over the last half has noise of two thirds of the variance
             deviation = in_all / math.sqrt(n_steps) * noise * (1.0 if n_averaged == 1 else math.sqrt(2.0 / 3.0))
-            if sparse:
+            if np.abs(learnt).max() <= _NOTHING * deviation:
+                learnt = np.zeros_like(learnt)
+            elif sparse:
                 learnt = np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0)
             own = in_all * clip * best.slope * row_length / facts.n if self.correct_overfit else 0.0
             phases.append(_Phase(learnt, deviation, own))
@@ -310,12 +315,16 @@ class _PenaltyOfFactors:
 
     def prox(self, v: FloatArray, step: float) -> FloatArray:
         """Return the proximal point of the l2 penalty, which may be far steeper than the loss."""
-        return np.asarray(np.linalg.solve(np.eye(len(v)) + step * self.ridge, v), np.float64)
+        values, vectors = np.linalg.eigh(self.ridge)
+        out: FloatArray = vectors @ ((vectors.T @ v) / (1.0 + step * np.maximum(values, 0.0)))
+        return out
 
 
 def _map_of(matrix: FloatArray, facts: Facts) -> RowMap:
     """Return a map of rows; where nothing is left of the columns, one that lets every release be made nevertheless."""
-    return RowMap(matrix if matrix.any() else np.ones_like(matrix), facts.grids)
+    largest = float(np.abs(matrix).max(initial=0.0))
+    usable = _SMALLEST_MAP <= largest <= 1.0 / _SMALLEST_MAP
+    return RowMap(matrix if usable else np.ones_like(matrix), facts.grids)
 
 
 def _factors_at_least(least: FloatArray, v: FloatArray, matrix: FloatArray) -> FloatArray:

@@ -1,5 +1,6 @@
 """Descent without a metric and its refit: what it learns of wide data, what it leaves alone, and odd data."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -143,6 +144,24 @@ def test_a_strong_l2_penalty_does_not_make_the_refit_diverge():
     coefficients = [np.abs(fitted(X, y, penalty="l2", strength=s, solver="wide").coef_).max() for s in (1e-4, 1, 1e6)]
     assert coefficients[0] > coefficients[1] > coefficients[2]
     assert coefficients[2] < 1e-3
+
+
+@pytest.mark.parametrize("strength", [1e60, 1e95, 1e300])
+def test_no_penalty_is_so_strong_that_a_release_is_left_out(strength):
+    X, y = texts(100, 300)
+    model = fitted(X, y, solver="wide", strength=strength)
+    assert np.isfinite(model.coef_).all()
+    assert sum(release.count for release in model.privacy_report_.releases) > 80 + 48
+
+
+def test_sparse_rows_are_never_made_dense():
+    """3,000 rows of 60,000 columns would take 1.4 GB as doubles."""
+    X, y = texts(3000, 60_000)
+    tracemalloc.start()
+    fitted(X, y, solver=WideDescent(n_steps=4))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
