@@ -1,4 +1,4 @@
-"""How the time of a fit grows with rows and with nonzeros, and a picture of it.
+"""How the time of a fit grows with rows and with nonzeros, and a picture of it for the docs (needs ``dperm[report]``).
 
     python benchmarks/scale_growth.py [--most 10000000]
 
@@ -56,7 +56,7 @@ def _picture(curves: dict[str, list[tuple[float, float]]]) -> None:
         axes.loglog(x, y[-1] * x / x[-1], "--", color="0.7", zorder=0)
     axes.set(xlabel="entries of the table", ylabel="seconds of a fit", title="Time grows in proportion to the data")
     axes.legend(title="dashed: proportional")
-    figure.savefig(RESULTS / "scale_growth.svg")
+    figure.savefig(RESULTS.parents[1] / "docs" / "pictures" / "scale_growth.svg")
 
 
 if __name__ == "__main__":
