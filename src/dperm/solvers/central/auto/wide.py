@@ -17,43 +17,35 @@ only. Proof: ``wide.proof.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from dperm.data.design.facts import Facts
-from dperm.data.design.row_map import RowMap
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput
-from dperm.objective import Loss, Objective, Squared
+from dperm.objective import Loss, Objective
 from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FeatureGradient
-from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.central.auto.metric import Metric, MetricProx
+from dperm.solvers.central.auto.metric import MetricProx
 from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
+from dperm.solvers.central.auto.refit import REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE, REFIT_STEPS, Phase, Refit
 from dperm.solvers.central.auto.shrinkage import (
     NO_INFORMATIVE_COLUMN,
     NO_WEIGHTS,
-    NULL_LEVEL,
-    Descent,
-    NullDistribution,
-    shrinkage,
 )
-from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse, StartingPoint
+from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["WideDescent"]
 
-#: gradients of the refit
-REFIT_STEPS = 48
 #: share of the steps, and so of the budget of both phases, that the short phase takes
 _SHORT_STEPS = 0.6
 #: duration of each phase (total step length times curvature times squared row length), in rows times mu
@@ -67,25 +59,10 @@ _MOMENTUM, _LONGEST_STEP = 0.8, 3.0
 _LEAST_LENGTH = 2.0
 #: and at least this share of the longest possible row, so that no step is infinite
 _LEAST_LENGTH_SHARE = 1e-3
-#: largest score that the refit is prepared for: this many standard deviations of its noise, and per row times mu
-_LEAST_SCORE, _SCORE_PER_ROW = 3.0, 0.1
-#: least typical score: noise alone has a mean size of 0.8 standard deviations
-_LEAST_TYPICAL_SCORE = 0.7
-#: clip of a row of scores, in typical rows
-_SCORE_CLIP = 2.0
-#: budget shares of the refit for the length of the scores and for their second moments; its gradients get the rest
-_LENGTH_SHARE, _MOMENT_SHARE = 0.1, 0.2
-#: smallest factor of the short phase for classes, in typical scores: it keeps the ranking, and the shrinkage afterwards
-#: takes most of it away again where scores are noise. Tried: 0.05, 0.2 and 0.4; pure noise costs .002, .002, .013
-_LEAST_FACTOR = 0.2
 #: with an l1 penalty, weights of fewer standard deviations of their noise become 0
 _CLEAR_WEIGHT = 2.5
-#: a map whose largest entry is below this, or above its inverse, says nothing about the rows
-_SMALLEST_MAP = 1e-80
 #: weights below this share of their noise, as under an extremely strong penalty, are nothing but rounding
 _NOTHING = 1e-9
-#: height of the intercept column in the refit, in typical rows of scores
-_HEIGHT = 0.5
 
 
 @dataclass(frozen=True)
@@ -147,17 +124,16 @@ class WideDescent(Solver):
         FeatureGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
         ratio = MappedSecondMoment.replacement_ratio
         releases = self.starting_point.releases(objective.loss, facts)
-        lengths = self.length_share + self.refit_share * _LENGTH_SHARE
+        lengths = self.length_share + self.refit_share * REFIT_LENGTH_SHARE
         rest = 1.0 - sum(release.share for release in releases) - self.length_share - self.refit_share
-        refit = self.refit_share * (1.0 - _LENGTH_SHARE - _MOMENT_SHARE)
+        moments = self.refit_share * REFIT_MOMENT_SHARE
+        refit = self.refit_share * (1.0 - REFIT_LENGTH_SHARE - REFIT_MOMENT_SHARE)
         return Plan(
             (
                 *releases,
                 PlannedRelease(RowLengths.name, "gaussian", 2, lengths),
                 PlannedRelease(FeatureGradient.name, "gaussian", self.n_steps, rest),
-                PlannedRelease(
-                    MappedSecondMoment.name, "gaussian", 1, self.refit_share * _MOMENT_SHARE, replacement_ratio=ratio
-                ),
+                PlannedRelease(MappedSecondMoment.name, "gaussian", 1, moments, replacement_ratio=ratio),
                 PlannedRelease(MappedGradient.name, "gaussian", REFIT_STEPS, refit),
             )
         )
@@ -181,7 +157,7 @@ class WideDescent(Solver):
         noise = 0.5 * longest * lengths.noise_multiplier * holder.neighbours.records_apart / facts.n
         row_length = min(max(mean, _LEAST_LENGTH * noise, _LEAST_LENGTH_SHARE * longest), longest)
         phases = self._descend(objective, holder, calibrated, best, start, row_length, progress)
-        refit = _Refit(objective, holder, calibrated, best, row_length, self.clip)
+        refit = Refit(objective, holder, calibrated, best, row_length, self.clip)
 
         def in_refit(done: int) -> None:
             if progress is not None:
@@ -203,7 +179,7 @@ class WideDescent(Solver):
         start: FloatArray,
         row_length: float,
         progress: Progress | None,
-    ) -> list[_Phase]:
+    ) -> list[Phase]:
         """Return what each phase has learnt."""
         facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
         mechanism = GaussianNoise(calibrated.noise_multiplier(FeatureGradient.name))
@@ -214,7 +190,7 @@ class WideDescent(Solver):
         rows_times_mu = facts.n * math.sqrt(self.n_steps) / mechanism.noise_multiplier / holder.neighbours.records_apart
         sparse = SeparablePenalty.of(objective.penalty).l1 > 0.0
         unit = recipe.curvature * min(1.0, clip_in_typical) * row_length**2
-        weights, phases, done = start, list[_Phase](), 0
+        weights, phases, done = start, list[Phase](), 0
         for n_steps, duration in self._phases(loss, rows_times_mu, clip_in_typical, sparse):
             step = (1.0 - _MOMENTUM) * duration / n_steps / unit
             before, previous, total = weights, weights, np.zeros_like(weights)
@@ -238,7 +214,7 @@ class WideDescent(Solver):
             elif sparse:
                 learnt = np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0)
             own = in_all * clip * best.slope * row_length / facts.n if self.correct_overfit else 0.0
-            phases.append(_Phase(learnt, deviation, own))
+            phases.append(Phase(learnt, deviation, own))
         return phases
 
     # ------------------------------------------------------------------------------------------------ forecast
@@ -277,157 +253,3 @@ class WideDescent(Solver):
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
             min_column_deviation=min_deviation,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Phase:
-    """What a phase has learnt: a weight for each column, the noise of a weight, and the rows' own part.
-
-    ``own`` is the mean product of slope and score that a person's own gradient causes: it looks like signal in the rows
-    that the descent has seen, and helps nobody else.
-    """
-
-    weights: FloatArray
-    deviation: float
-    own: float
-
-
-@dataclass(frozen=True, eq=False)
-class _PenaltyOfFactors:
-    """The penalty as a function of the refit's coordinates, ``share`` of it because clipping shortens gradients too."""
-
-    matrix: FloatArray
-    #: strength of the l1 penalty for each weight
-    l1: FloatArray
-    #: second derivative of an l2 penalty
-    ridge: FloatArray
-
-    @classmethod
-    def of(cls, objective: Objective, matrix: FloatArray, share: float) -> _PenaltyOfFactors:
-        penalty = SeparablePenalty.of(objective.penalty)
-        penalised = np.full(len(matrix), share)
-        penalised[list(objective.unpenalised)] = 0.0
-        return cls(matrix, penalty.l1 * penalised, matrix.T @ (penalty.l2 * penalised[:, None] * matrix))
-
-    def slope_of_l1(self, weights: FloatArray) -> FloatArray:
-        slope: FloatArray = self.matrix.T @ (self.l1 * np.sign(weights))
-        return slope
-
-    def prox(self, v: FloatArray, step: float) -> FloatArray:
-        """Return the proximal point of the l2 penalty, which may be far steeper than the loss."""
-        values, vectors = np.linalg.eigh(self.ridge)
-        out: FloatArray = vectors @ ((vectors.T @ v) / (1.0 + step * np.maximum(values, 0.0)))
-        return out
-
-
-def _map_of(matrix: FloatArray, facts: Facts) -> RowMap:
-    """Return a map of rows; where nothing is left of the columns, one that lets every release be made nevertheless."""
-    largest = float(np.abs(matrix).max(initial=0.0))
-    usable = _SMALLEST_MAP <= largest <= 1.0 / _SMALLEST_MAP
-    return RowMap(matrix if usable else np.ones_like(matrix), facts.grids)
-
-
-def _factors_at_least(least: FloatArray, v: FloatArray, matrix: FloatArray) -> FloatArray:
-    """Return coordinates whose factors are not too small: what was learnt may be worthless, but not the opposite."""
-    factors = matrix @ v
-    if np.all(factors[: len(least)] >= least):
-        return v
-    factors[: len(least)] = np.maximum(factors[: len(least)], least)
-    return np.asarray(np.linalg.solve(matrix, factors), np.float64)
-
-
-@dataclass(frozen=True)
-class _Refit:
-    """Minimises the loss over the intercept and one factor for what each phase has learnt."""
-
-    objective: Objective
-    holder: DataHolder
-    calibrated: CalibratedPlan
-    best: BestConstant
-    row_length: float
-    clip: float | None
-
-    def fitted(
-        self, start: FloatArray, phases: list[_Phase], progress: Callable[[int], None]
-    ) -> tuple[FloatArray, float]:
-        """Return the change of the weights, and the factor by which the refit was shrunk."""
-        facts, loss, recipe = self.holder.facts, self.objective.loss, recipe_for(self.objective.loss)
-        directions, own = self._directions(phases)
-        inner = replace(
-            facts,
-            n_features=len(phases),
-            d=directions.shape[1],
-            intercept_height=_HEIGHT if facts.d > facts.n_features else 0.0,
-        )
-        metric = self._metric(directions, inner)
-        rows = _map_of(directions @ metric.row_map.matrix, facts)
-        mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedGradient.name))
-        mu = math.sqrt(REFIT_STEPS) / mechanism.noise_multiplier
-        excess = expected_noise(loss, inner, mu, self.holder.neighbours)
-        fraction = recipe.adjust_for_skew(excess / (excess + recipe.tolerated_excess), self.best.skew)
-        clip_in_typical = self.clip or recipe.clip(fraction)
-        longest = loss.slope_bound * facts.row_bound * float(np.linalg.norm(rows.matrix, 2))
-        clip = min(clip_in_typical * self.best.slope * metric.row_length, longest)
-        noise = mechanism.noise_multiplier * self.holder.neighbours.records_apart * clip / facts.n
-        resolution = facts.n * mu / (self.holder.neighbours.records_apart * inner.d)
-        time = recipe.total_time(fraction, metric.row_length**2 / inner.d, resolution)
-        steps = recipe.first_step(fraction, time, REFIT_STEPS, 0.0) * recipe.step_decay(fraction, REFIT_STEPS)
-        independence = recipe.interpolate(recipe.label_independence, fraction)
-        n_averaged = max(1, round(0.5 * (1.0 - fraction) * REFIT_STEPS))
-        penalty = _PenaltyOfFactors.of(self.objective, rows.matrix, recipe.share_passed(clip_in_typical))
-        least = np.zeros(len(phases))
-        least[0] = _LEAST_FACTOR if loss.task == "classification" else 0.0
-        own_slope = metric.row_map.matrix.T @ own
-        v, total = np.zeros(inner.d), np.zeros(inner.d)
-        for t, step in enumerate(steps):
-            weights = start + rows.matrix @ v
-            gradient = self.holder.release(MappedGradient(loss, weights, rows, clip, independence), mechanism) / facts.n
-            v = penalty.prox(v - step * (gradient + own_slope + penalty.slope_of_l1(weights)), step)
-            v = _factors_at_least(least, v, metric.row_map.matrix)
-            progress(t + 1)
-            if t >= REFIT_STEPS - n_averaged:
-                total = total + v
-        v = total / n_averaged
-        response = ClippedResponse.of(loss, recipe, self.best, clip_in_typical, independence)
-        descent = Descent(steps, 0.0, n_averaged, np.diag(penalty.ridge))
-        null = NullDistribution.of(response, metric, descent, noise, facts.n, fraction**0.25)
-        half = 0.5 * (facts.target_high - facts.target_low)
-        targets_mean = isinstance(loss, Squared) and loss.slope_bound >= half
-        constant = self.best if loss.task == "regression" and self.best.constant is not None else None
-        # a null test would throw the ranking of people away, which may be good where probabilities are not yet
-        level = 1.0 if loss.task == "classification" else NULL_LEVEL
-        move, factor = shrinkage(v, metric, null, recipe, inner, constant, targets_mean, level)
-        return directions @ move, factor
-
-    def _directions(self, phases: list[_Phase]) -> tuple[FloatArray, FloatArray]:
-        """Return a column of weights for each phase and one for the intercept, and the own part of each.
-
-        Scores are divided by the released mean length of a row of them, in standard deviations of their noise.
-        """
-        facts, neighbours = self.holder.facts, self.holder.neighbours
-        columns = np.zeros((facts.d, len(phases) + (facts.d > facts.n_features)))
-        own = np.zeros(columns.shape[1])
-        for k, phase in enumerate(phases):
-            unit = 1.0 / max(phase.deviation * self.row_length, 1e-200)
-            columns[: facts.n_features, k], own[k] = unit * phase.weights, unit * phase.own
-        mechanism = GaussianNoise(self.calibrated.noise_multiplier(RowLengths.name))
-        scores = _map_of(columns[:, : len(phases)], facts)
-        rows_times_mu = facts.n / mechanism.noise_multiplier / neighbours.records_apart
-        largest = math.sqrt(len(phases)) * max(_LEAST_SCORE, _SCORE_PER_ROW * rows_times_mu)
-        mean = float(self.holder.release(RowLengths(largest, scores), mechanism)[0]) / facts.n + 0.5 * largest
-        typical = min(max(mean, _LEAST_TYPICAL_SCORE), largest)
-        columns /= typical
-        if facts.d > facts.n_features:
-            columns[-1, -1] = _HEIGHT / facts.intercept_height
-        # where scores are mostly signal, own parts change predictions as much as slopes, and the two effects cancel
-        return columns, own / typical * min(1.0, len(phases) / typical**2)
-
-    def _metric(self, directions: FloatArray, inner: Facts) -> Metric:
-        facts = self.holder.facts
-        clip = _SCORE_CLIP * math.hypot(1.0, _HEIGHT)
-        query = MappedSecondMoment(clip, _map_of(directions, facts))
-        mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedSecondMoment.name))
-        sensitivity = query.sensitivity(facts, self.holder.neighbours)
-        noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
-        moments = unpack_symmetric(self.holder.release(query, mechanism), inner.d) / facts.n
-        return Metric.of(moments, np.ones(inner.d), noise, clip, inner.grids)
