@@ -62,7 +62,7 @@ def query_label(query: str) -> str:
     In a run of several parties a query's name ends in the name of its party.
 
     >>> query_label("mapped second moment"), query_label("weighted rows of clinic")
-    ('second moments of the columns', 'gradient of the loss, from clinic')
+    ('second moments of the columns, or of their scores', 'gradient of the loss, from clinic')
     """
     if query in _QUERIES:
         return _QUERIES[query]
