@@ -4,8 +4,8 @@ python benchmarks/peers.py --fast
 python benchmarks/peers.py --sets breast_cancer a9a --epsilons 0.5 1 4
 
 Peers run in separate environments, built on first use in the folder that ``--cache`` names, as workers that read the
-splits from a file: dperm's environment never imports them. A row whose environment cannot be built is left out and
-listed as skipped. a9a is read from the folder that DPERM_DATA names.
+splits from a file: dperm's environment never imports them. A row whose environment cannot be built is left out; the
+reason is printed and listed under Skipped. a9a and california are read from the folder that DPERM_DATA names.
 """
 
 from __future__ import annotations
@@ -100,20 +100,24 @@ def wanted(method: Method, asked: argparse.Namespace) -> bool:
 
 def new_run(seed: int) -> dict[str, Any]:
     """Return an empty set of results."""
-    pins = [
-        line
-        for name in ("opacus", "diffprivlib")
-        for line in (HERE / f"requirements-peers-{name}.txt").read_text().splitlines()
-        if "==" in line and not line.startswith("#")
-    ]
     here = f"dperm {dperm.__version__}, scikit-learn {sklearn.__version__}, numpy {np.__version__}"
     facts = {
         "commands": [],
-        "versions": f"Python {platform.python_version()}, {here}; peers: {', '.join(pins)}",
+        "versions": f"Python {platform.python_version()}, {here}; peers: {', '.join(pins())}",
         "seed": seed,
         "sets": {},
     }
     return {"facts": facts, "records": [], "timing": [], "skipped": {}}
+
+
+def pins() -> list[str]:
+    """Versions of the peers."""
+    return [
+        line
+        for name in ("opacus", "diffprivlib", "interpret")
+        for line in (HERE / f"requirements-peers-{name}.txt").read_text().splitlines()
+        if "==" in line and not line.startswith("#")
+    ]
 
 
 def code() -> str:
@@ -130,7 +134,15 @@ def earlier(path: Path, seed: int) -> dict[str, Any]:
     run: dict[str, Any] = json.loads(path.read_text())
     if run["facts"]["seed"] != seed:
         sys.exit(f"{path.name} was made with --seed {run['facts']['seed']}: use it again, or leave --keep out.")
+    versions = run["facts"]["versions"]
+    run["facts"]["versions"] = ", ".join([versions, *(pin for pin in pins() if pin not in versions)])
     return run
+
+
+def skip(run: dict[str, Any], who: str, why: str) -> None:
+    """Say and keep why something is missing."""
+    run["skipped"][who] = why
+    print(f"Skipped {who}: {why}.", flush=True)
 
 
 def compare(name: str, methods: list[Method], asked: argparse.Namespace, run: dict[str, Any], work: Path) -> None:
@@ -140,7 +152,7 @@ def compare(name: str, methods: list[Method], asked: argparse.Namespace, run: di
     try:
         problem = make(name, splits, asked.seed)
     except (KeyError, FileNotFoundError):
-        run["skipped"][name] = "its file was not found; set DPERM_DATA to the folder that holds it"
+        skip(run, name, "its file was not found; set DPERM_DATA to the folder that holds it")
         return
     run["skipped"].pop(name, None)
     problem.save(work / f"{name}.npz")
@@ -169,7 +181,7 @@ def compare(name: str, methods: list[Method], asked: argparse.Namespace, run: di
             failed = [str(reason)]
         run["skipped"].pop(who, None)
         if failed:
-            run["skipped"][who] = "; ".join(failed)
+            skip(run, who, "; ".join(failed))
 
 
 def noise_seed(seed: int, split: int, number: int) -> int:
@@ -210,7 +222,7 @@ def measure_time(methods: list[Method], asked: argparse.Namespace, run: dict[str
                 {"opacus": took["opacus"][0], "dperm": took["dperm"][0], "ratio": ratios[0], "cpu_ratio": ratios[1]}
             )
     except Unavailable as reason:
-        run["skipped"]["timing"] = str(reason)
+        skip(run, "timing", str(reason))
         return
     run["skipped"].pop("timing", None)
     run["timing"] = turns

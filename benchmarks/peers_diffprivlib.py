@@ -18,7 +18,7 @@ def fit(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
         epsilon=order.epsilon, data_norm=1.0, fit_intercept=False, max_iter=500, random_state=order.seed
     )
     model.fit(problem.unit_rows(X), y.astype(int))
-    return Outcome(*problem.from_unit(model.coef_[0]))
+    return Outcome.linear(*problem.from_unit(model.coef_[0]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Worker in dperm's own environment: dperm, objective perturbation, and the references without privacy."""
+"""Worker in dperm's own environment: dperm, two published algorithms, and the references without privacy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy.special import expit
 from sklearn.linear_model import LassoCV, LogisticRegression
 
 from dperm import Bounds, DPLasso, DPLogisticRegression
+from dperm.privacy.accounting import gdp
 
 
 def private(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
@@ -35,7 +36,7 @@ def private(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
         solver=order.options["solver"],
     ).fit(X, y.astype(int) if logistic else y)
     intercept = float(np.ravel(model.intercept_)[0])
-    return Outcome(np.ravel(model.coef_), intercept, mu=model.privacy_report_.planned.mu)
+    return Outcome.linear(np.ravel(model.coef_), intercept, mu=model.privacy_report_.planned.mu)
 
 
 def approximate_minima(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
@@ -65,28 +66,63 @@ def approximate_minima(problem: Problem, X: Any, y: Any, order: Order) -> Outcom
 
     options = {"maxiter": 5000, "ftol": 1e-15, "gtol": gradient_norm / 10.0}
     w = minimize(objective, np.zeros(rows.shape[1]), jac=True, method="L-BFGS-B", options=options).x
-    return Outcome(*problem.from_unit(w + finish * rng.standard_normal(len(w))))
+    return Outcome.linear(*problem.from_unit(w + finish * rng.standard_normal(len(w))))
+
+
+def adaptive_moments(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
+    """AdaSSP (Wang 2018, Algorithm 2): ridge regression from noisy moments, its penalty from a noisy eigenvalue.
+
+    The paper gives a third of epsilon and delta to each of three releases. Here each has a third of mu squared, which
+    is what Gaussian noise composes to exactly: in the paper's formulas sqrt(log(6/delta)) / (epsilon/3) becomes
+    ``noise``. Labels are predicted by least squares as -1 and 1.
+    """
+    rng = np.random.default_rng(order.seed)
+    mu = gdp.mu_of(order.epsilon, order.delta)
+    rows = problem.unit_rows(problem.clipped(X))
+    targets = np.clip((y - problem.middle) / problem.half_range, -1.0, 1.0)
+    # Rows have norm at most 1 and targets lie in [-1, 1]. If one record is emptied (zero-out), X'X changes by x x',
+    # which moves its upper triangle by at most 1 and its least eigenvalue by at most 1; X'y changes by y x, of norm at
+    # most 1. (If it is replaced by another one, the three move by at most sqrt(2), 1 and 2.)
+    noise = math.sqrt(3.0) / mu
+    d = rows.shape[1]
+    moments = rows.T @ rows
+    least = float(np.linalg.eigvalsh(moments)[0]) + noise * rng.standard_normal()
+    least = max(least - noise * math.sqrt(math.log(6.0 / order.delta)), 0.0)  # below the true one, almost surely
+    failure = 0.05  # the paper's rho: chance that the noise of X'X has a larger norm than the penalty allows for
+    penalty = max(noise * math.sqrt(d * math.log(2.0 * d**2 / failure)) - least, 0.0)
+    upper = np.triu(noise * rng.standard_normal((d, d)))
+    released = moments + upper + np.triu(upper, 1).T
+    products = rows.T @ targets + noise * rng.standard_normal(d)
+    coef, intercept = problem.from_unit(np.linalg.solve(released + penalty * np.eye(d), products))
+    if problem.task == "logistic":
+        return Outcome.linear(coef, intercept, mu=mu)
+    return Outcome.linear(problem.half_range * coef, problem.middle + problem.half_range * intercept, mu=mu)
 
 
 def without_privacy(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
     """scikit-learn: logistic regression with its defaults, the lasso with its strength chosen by cross-validation."""
     if problem.task == "logistic":
         model = LogisticRegression(max_iter=5000).fit(X, y)
-        return Outcome(model.coef_[0], float(model.intercept_[0]))
+        return Outcome.linear(model.coef_[0], float(model.intercept_[0]))
     lasso = LassoCV(cv=5, random_state=order.seed).fit(X, y)
-    return Outcome(lasso.coef_, float(lasso.intercept_))
+    return Outcome.linear(lasso.coef_, float(lasso.intercept_))
 
 
 def null(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
     """Predict the same for everybody: the larger class, or the mean."""
     mean = float(np.mean(y))
     intercept = math.log(mean / (1.0 - mean)) if problem.task == "logistic" else mean
-    return Outcome(np.zeros(X.shape[1]), intercept)
+    return Outcome.linear(np.zeros(X.shape[1]), intercept)
 
 
 def fit(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
     """Run one fit of the method that the order names."""
-    methods = {"amp": approximate_minima, "scikit-learn": without_privacy, "null": null}
+    methods = {
+        "amp": approximate_minima,
+        "adassp": adaptive_moments,
+        "scikit-learn": without_privacy,
+        "null": null,
+    }
     return methods.get(order.method, private)(problem, X, y, order)
 
 

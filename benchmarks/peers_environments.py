@@ -10,6 +10,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
+#: why environments could not be built: a run asks pip once for each, not once for each data set
+_failed: dict[Path, str] = {}
+
 
 class Unavailable(Exception):
     """An environment cannot be built or a worker failed; the message is one sentence."""
@@ -26,6 +29,8 @@ def python_of(name: str, cache: Path, kind: str = "peers") -> Path:
     stamp, python = folder / "installed.txt", folder / "bin" / "python"
     if stamp.exists() and stamp.read_text() == requirements.read_text() and python.exists():
         return python
+    if folder in _failed:
+        raise Unavailable(_failed[folder])
     print(f"building the environment of {name} in {folder} ...", flush=True)
     install = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-r", str(requirements)]
     for command in ([sys.executable, "-m", "venv", "--clear", str(folder)], install):
@@ -33,7 +38,8 @@ def python_of(name: str, cache: Path, kind: str = "peers") -> Path:
         if done.returncode != 0:
             log = cache / f"{name}.log"
             log.write_text(done.stdout + done.stderr)
-            raise Unavailable(f"the environment of {name} could not be built (pip's answer is in {log.name} there)")
+            _failed[folder] = f"the environment of {name} could not be built (pip's answer is in {log.name} there)"
+            raise Unavailable(_failed[folder])
     stamp.write_text(requirements.read_text())
     return python
 

@@ -131,6 +131,24 @@ def all_methods(solver: str) -> list[Method]:
             tasks=("logistic",),
         ),
         Method(
+            "adassp",
+            "AdaSSP, untuned",
+            "dperm",
+            ZERO_OUT,
+            "adaptive sufficient statistics perturbation (Wang 2018, Algorithm 2) with exact Gaussian accounting; "
+            "entries and target inside their public bounds, rows otherwise as for diffprivlib; labels by least squares "
+            "as -1 and 1, so that its train loss there is that of scores which were not fitted to it",
+        ),
+        Method(
+            "ebm",
+            "DP-EBM (interpret), default",
+            "interpret",
+            ZERO_OUT,
+            "boosted curves, one per column, not a linear model; interpret's defaults; columns continuous within the "
+            "public clip, target counted from the middle of its public range; residuals are not clipped, so that its "
+            "claim in least squares needs scores that stay within that range",
+        ),
+        Method(
             "scikit-learn",
             "scikit-learn, no privacy",
             "dperm",

@@ -58,7 +58,7 @@ def fit(problem: Problem, X: Any, y: Any, order: Order) -> Outcome:
             loss(model(batch).squeeze(1), target).backward()
             optimiser.step()
     weights = model._module.weight.detach().numpy()[0].astype(float)
-    return Outcome(weights[:-1], float(weights[-1]), seconds)
+    return Outcome.linear(weights[:-1], float(weights[-1]), calibration_seconds=seconds)
 
 
 if __name__ == "__main__":

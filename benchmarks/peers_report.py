@@ -76,7 +76,7 @@ class Report:
 
     def _differences(self, name: str) -> list[list[str]]:
         rows = []
-        for other in ("opacus", "opacus-oracle", "opacus-best", "scikit-learn"):
+        for other in ("opacus", "opacus-oracle", "opacus-best", "adassp", "ebm", "scikit-learn"):
             label = next(method.label for method in self.methods if method.key == other)
             shown = []
             for epsilon in self._epsilons(name):
@@ -166,9 +166,9 @@ class Report:
         commands = ", then ".join(f"`{command}`" for command in self.facts["commands"])
         lines += [f"Made by {commands} with {self.facts['versions']}.", ""]
         lines += [
-            "Columns of breast_cancer are standardised with the moments of the train rows, treated as public for every "
-            "method; the other sets need none. ± is one standard error: over splits, or over noise where there is one "
-            "split.",
+            "Columns of breast_cancer and california are standardised with the moments of the train rows, treated as "
+            "public for every method; the other sets need none. ± is one standard error: over splits, or over noise "
+            "where there is one split.",
             "",
         ]
         for name in self.facts["sets"]:

@@ -31,16 +31,20 @@ class Order:
 
 @dataclass
 class Outcome:
-    """Weights of a fit in scaled units.
+    """A fit, as the function that predicts scaled rows: log odds (or any score above 0 for label 1), or the target.
 
     ``calibration_seconds`` is the part of the time that went into a search for the noise; 0 when an earlier fit of the
     same worker had already made the search. ``mu`` is known of a fit that is Gaussian-DP.
     """
 
-    coef: Any
-    intercept: float
+    predict: Callable[[Any], Any]
     calibration_seconds: float = 0.0
     mu: float | None = None
+
+    @classmethod
+    def linear(cls, coef: Any, intercept: float, **facts: Any) -> Outcome:
+        """A linear fit, given by its weights in scaled units."""
+        return cls(lambda X: X @ coef + intercept, **facts)
 
 
 Fit = Callable[[Problem, Any, Any, Order], Outcome]
@@ -83,12 +87,11 @@ def _one(problem: Problem, group: dict[str, Any], options: Any, split: int, seed
     start, start_cpu = time.perf_counter(), time.process_time()
     outcome = fit(problem, X, y, order)
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - start_cpu
-    weights = outcome.coef, outcome.intercept
     return {
         "split": split,
         "seed": seed,
-        "score": problem.score(X_test, y_test, *weights),
-        "train_loss": problem.train_loss(X, y, *weights),
+        "score": problem.score(y_test, outcome.predict(X_test)),
+        "train_loss": problem.train_loss(y, outcome.predict(X)),
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
         "calibration_seconds": outcome.calibration_seconds,
