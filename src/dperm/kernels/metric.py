@@ -32,18 +32,26 @@ def _sweeps(
             if change != 0.0:
                 w[j] = new
                 for k in range(d):
-                    gradient[k] += change * matrix[k, j]
+                    gradient[k] += change * matrix[j, k]
                 largest = max(largest, change * change * curvature)
         if largest <= enough:
             break
 
 
 def metric_prox(
-    matrix: FloatArray, centre: FloatArray, start: FloatArray, l1: FloatArray, l2: FloatArray, n_sweeps: int = 100
+    matrix: FloatArray,
+    gradient: FloatArray,
+    start: FloatArray,
+    l1: FloatArray,
+    l2: FloatArray,
+    scale: float,
+    n_sweeps: int = 100,
 ) -> FloatArray:
-    """Minimise (w - centre)' matrix (w - centre) / 2 + sum_j l1_j |w_j| + l2_j w_j^2 / 2, from ``start``."""
+    """Minimise (w - centre)' matrix (w - centre) / 2 + sum_j l1_j |w_j| + l2_j w_j^2 / 2, from ``start``.
+
+    ``gradient`` is matrix (start - centre) of the symmetric matrix. Moves far below ``scale``, centre' matrix centre,
+    end the search.
+    """
     w = np.array(start, np.float64)
-    gradient = matrix @ (w - centre)
-    scale = float(centre @ matrix @ centre)
-    _sweeps(matrix, w, gradient, l1, l2, n_sweeps, 1e-18 * scale)
+    _sweeps(matrix, w, np.array(gradient, np.float64), l1, l2, n_sweeps, 1e-18 * scale)
     return w

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dperm.kernels.metric import metric_prox
+from dperm.kernels import metric
 
 
 def problem(d, seed, correlated=True):
@@ -17,6 +17,10 @@ def problem(d, seed, correlated=True):
     if correlated:
         A = A + rng.normal(size=(3 * d, 1))
     return A.T @ A / (3 * d), rng.normal(size=d), rng.normal(size=d), rng.uniform(0.0, 0.6, d), rng.uniform(0.0, 0.5, d)
+
+
+def metric_prox(matrix, centre, start, l1, l2, n_sweeps=100):
+    return metric.metric_prox(matrix, matrix @ (start - centre), start, l1, l2, centre @ matrix @ centre, n_sweeps)
 
 
 def cost(w, matrix, centre, l1, l2):

@@ -14,6 +14,7 @@ import numpy as np
 from dperm.data.design.bounds import Bounds, QuantilePurchase
 from dperm.data.design.facts import Facts
 from dperm.data.design.matrix import Shape
+from dperm.data.executors.threads import one_thread_for_linear_algebra
 from dperm.data.holding.holder import DryRunHolder
 from dperm.errors import InvalidBounds, InvalidInput, Unsupported
 from dperm.objective import Objective
@@ -264,7 +265,8 @@ def dry_run(prepared: PreparedFit) -> None:
     bought = (QuantileScores.name, TargetQuantileScores.name)
     releases = [r for r in calibrated.plan.releases if r.query not in bought]
     trial = DryRunHolder(prepared.facts, request.neighbours, {r.query: r.event(calibrated.scale) for r in releases})
-    trial.run(lambda holder: prepared.solver.solve(request.objective, holder, prepared.for_solver))
+    with one_thread_for_linear_algebra():
+        trial.run(lambda holder: prepared.solver.solve(request.objective, holder, prepared.for_solver))
 
 
 def _own_part(request: FitRequest, budget: Budget, n_features: int) -> Budget:

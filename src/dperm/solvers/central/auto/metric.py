@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,7 +47,8 @@ class Metric:
         standard deviation of the noise of a diagonal entry, and ``row_clip`` the length at which rows were clipped.
         """
         d = len(moments)
-        values, vectors = np.linalg.eigh(moments)
+        # a dry run's moments are zero, and every direction is an eigenvector
+        values, vectors = np.linalg.eigh(moments) if moments.any() else (np.zeros(d), np.eye(d))
         # a symmetric matrix of such noise has a spectral norm of about noise sqrt(2 d): smaller eigenvalues are noise
         floor = max(noise * math.sqrt(2.0 * d), 1e-9 * row_clip**2)
         denoised = _denoise(values, floor, _trace(float(values.sum()), noise * math.sqrt(d), row_clip**2))
@@ -100,14 +102,35 @@ class MetricProx:
         penalised[list(objective.unpenalised)] = 0.0
         self._matrix, self._start = matrix, start
         self._l1, self._l2 = share * penalty.l1 * penalised, share * penalty.l2 * penalised
-        #: second derivative of the penalty in each direction
-        self.penalty_curvature: FloatArray = np.einsum("ij,i,ij->j", matrix, self._l2, matrix)
-        if penalty.l1:
-            self._inverse = np.linalg.inv(matrix)
-            self._metric = self._inverse.T @ self._inverse
-        elif penalty.l2:
-            self._values, self._vectors = np.linalg.eigh(matrix.T @ (self._l2[:, None] * matrix))
-            self._start_gradient = matrix.T @ (self._l2[:, None] * start if start.ndim == 2 else self._l2 * start)
+
+    # Decompositions are made when they are first needed: a dry run stops before that.
+    @cached_property
+    def penalty_curvature(self) -> FloatArray:
+        """Second derivative of the penalty in each direction."""
+        out: FloatArray = self._l2 @ np.square(self._matrix)
+        return out
+
+    @cached_property
+    def _inverse(self) -> FloatArray:
+        out: FloatArray = np.asarray(np.linalg.inv(self._matrix), np.float64)
+        return out
+
+    @cached_property
+    def _metric(self) -> FloatArray:
+        out: FloatArray = self._inverse.T @ self._inverse
+        return out
+
+    @cached_property
+    def _eigen(self) -> tuple[FloatArray, FloatArray]:
+        """Eigenvalues and eigenvectors of an l2 penalty's second derivative."""
+        root = np.sqrt(self._l2)[:, None] * self._matrix
+        values, vectors = np.linalg.eigh(root.T @ root)
+        return values, vectors
+
+    @cached_property
+    def _start_gradient(self) -> FloatArray:
+        out: FloatArray = self._matrix.T @ (self._l2 * self._start.T).T
+        return out
 
     @staticmethod
     def check(objective: Objective) -> SeparablePenalty:
@@ -125,22 +148,21 @@ class MetricProx:
             return self._sparse(v, before, step)
         if not self._l2.any():
             return v
-        moved = self._vectors.T @ (v - step * self._start_gradient)
-        factor = 1.0 / (1.0 + step * np.maximum(self._values, 0.0))
-        out: FloatArray = self._vectors @ (moved * (factor if v.ndim == 1 else factor[:, None]))
+        values, vectors = self._eigen
+        moved = vectors.T @ (v - step * self._start_gradient)
+        factor = 1.0 / (1.0 + step * np.maximum(values, 0.0))
+        out: FloatArray = vectors @ (factor * moved.T).T
         return out
 
     def _sparse(self, v: FloatArray, before: FloatArray, step: float) -> FloatArray:
-        if v.ndim == 2:
-            columns = [self._sparse_column(v[:, k], before[:, k], self._start[:, k], step) for k in range(v.shape[1])]
-            return np.stack(columns, axis=1)
-        return self._sparse_column(v, before, self._start, step)
-
-    def _sparse_column(self, v: FloatArray, before: FloatArray, start: FloatArray, step: float) -> FloatArray:
         from dperm.kernels.metric import metric_prox  # compiled code: imported only when needed
 
-        w = metric_prox(
-            self._metric, start + self._matrix @ v, start + self._matrix @ before, step * self._l1, step * self._l2
-        )
-        out: FloatArray = self._inverse @ (w - start)
+        # in units of weights; all outputs at once, as reading a large matrix takes longer than multiplying by it
+        weights = self._start + self._matrix @ before
+        gradient = self._inverse.T @ (before - v)
+        centre = self._inverse @ self._start + v
+        outputs = (one.reshape(len(v), -1) for one in (weights, gradient, centre))
+        for w, slope, c in zip(*(one.T for one in outputs), strict=True):
+            w[:] = metric_prox(self._metric, slope, w, step * self._l1, step * self._l2, float(c @ c))
+        out: FloatArray = self._inverse @ (weights - self._start)
         return out

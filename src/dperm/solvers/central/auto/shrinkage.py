@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import chdtrc
 
 from dperm.data.design.facts import Facts
@@ -189,16 +190,16 @@ def null_p_value(
     """
     unit = float(variances.mean())  # normalise: the square of a tiny variance would underflow
     energy = expected = square = max_weight = max_direction = 0.0
+    squares_of_root, squares_of_form = np.square(energy_root), np.square(energy_root.T @ energy_root)
+    squares_of_columns = np.square(columns)
     for v, variance, weight in zip(result.T / math.sqrt(unit), variances.T / unit, output_weights, strict=True):
-        spread = energy_root * np.sqrt(variance)
-        covariance = weight * (spread @ spread.T)
-        parts, null_means = weight * np.square(energy_root @ v), np.diag(covariance)
+        parts, null_means = weight * np.square(energy_root @ v), weight * (squares_of_root @ variance)
         energy += float(parts.sum())
         expected += float(null_means.sum())
         ratios = parts[null_means > 0.0] / null_means[null_means > 0.0]
         max_direction = max(max_direction, float(ratios.max(initial=0.0)))
-        square += float(np.square(covariance).sum())
-        weight_variances = np.square(columns) @ variance
+        square += weight**2 * float(variance @ squares_of_form @ variance)  # of all covariances of directions
+        weight_variances = squares_of_columns @ variance
         used = weight_variances > 0.0  # a column that the metric leaves out has neither weight nor noise
         ratios = np.square(columns @ v)[used] / weight_variances[used]
         max_weight = max(max_weight, float(ratios.max(initial=0.0)))
@@ -208,6 +209,20 @@ def null_p_value(
     p_column = float(chdtrc(1.0, max_weight)) * len(columns) * len(output_weights)
     p_direction = float(chdtrc(1.0, max_direction)) * len(energy_root) * len(output_weights)
     return min(1.0, 3.0 * min(p_energy, p_column, p_direction))
+
+
+def _inverse(covariance: FloatArray, added: float) -> FloatArray:
+    """Return the inverse of a covariance matrix, with ``added`` on its diagonal."""
+    matrix = covariance + added * np.eye(len(covariance))
+    out: FloatArray
+    factor, failed = dpotrf(matrix.T, lower=1)  # half the work of a general inverse; LAPACK reads columns first
+    if failed:  # rounding has made a variance negative
+        out = np.asarray(np.linalg.inv(matrix), np.float64)
+        return out
+    lower = dpotri(factor, lower=1, overwrite_c=1)[0]  # the other triangle is zero
+    out = lower + lower.T
+    np.fill_diagonal(out, lower.diagonal())
+    return out
 
 
 def column_penalties(weights: FloatArray, covariance: FloatArray) -> FloatArray:
@@ -226,12 +241,14 @@ def column_penalties(weights: FloatArray, covariance: FloatArray) -> FloatArray:
     >>> bool(column_penalties(np.full(40, 8.0), noise).max() < 0.01)
     True
     """
+    from dperm.kernels.relevance import relevance_sweep  # compiled code: imported only when needed
+
     d = len(weights)
     noise, square = float(np.trace(covariance)), float(weights @ weights)
     if d == 0 or square == 0.0 or not noise * _NOISE_FREE > square:
         return np.zeros(d)
     unit = math.sqrt(noise / d)
-    weights, precision = weights / unit, np.linalg.inv(covariance / unit**2 + _MIN_RELATIVE_VARIANCE * np.eye(d))
+    weights, precision = weights / unit, _inverse(covariance / unit**2, _MIN_RELATIVE_VARIANCE)
     own = np.diag(precision).copy()
     share, variance = 0.5, max(square / (noise / d) / d - 1.0, 0.1 * square / noise, 1e-9)
     relevance = np.full(d, share)
@@ -240,15 +257,8 @@ def column_penalties(weights: FloatArray, covariance: FloatArray) -> FloatArray:
     for _ in range(_MAX_SWEEPS):
         spread = 1.0 / (own + 1.0 / variance)
         prior_odds = math.log(share / (1.0 - share)) + 0.5 * np.log(spread / variance)
-        slab, largest_change = np.zeros(d), 0.0
-        for j in range(d):
-            slab[j] = spread[j] * (residual[j] + own[j] * means[j])
-            log_odds = prior_odds[j] + 0.5 * slab[j] ** 2 / spread[j]
-            relevance[j] = 1.0 / (1.0 + math.exp(-min(max(log_odds, -40.0), 40.0)))
-            change = relevance[j] * slab[j] - means[j]
-            residual -= change * precision[j]
-            means[j] += change
-            largest_change = max(largest_change, abs(change))
+        slab = np.zeros(d)
+        largest_change = relevance_sweep(precision, residual, means, slab, relevance, spread, prior_odds)
         total = float(relevance.sum())
         share = min(max((total + _PRIOR_RELEVANT) / (d + _PRIOR_RELEVANT), 1e-3), 1.0 - 1e-3)
         variance = max(float(relevance @ (slab * slab + spread)) / max(total, 1e-9), 1e-9)
@@ -293,13 +303,13 @@ def shrinkage(
     factor = 1.0
     if null is not None and _has_weights(columns, result):
         kept = np.zeros(outputs.shape)
-        centred = np.eye(len(result))
-        if facts.d > facts.n_features:  # remove the intercept component; the projection holds the mean prediction fixed
-            intercept = np.linalg.inv(matrix)[:, -1]
-            weighted = metric.row_moments * intercept
-            centred -= np.outer(
-                intercept, weighted / max(float(intercept @ weighted), 1e-12 * float(intercept @ intercept))
-            )
+        # the projection I - intercept balance' removes the intercept component and holds the mean prediction fixed
+        intercept, balance = np.zeros(len(result)), np.zeros(len(result))
+        if facts.d > facts.n_features:
+            intercept = np.linalg.solve(matrix, np.eye(len(result))[-1])
+            balance = metric.row_moments * intercept
+            balance /= max(float(intercept @ balance), 1e-12 * float(intercept @ intercept))
+        centred = np.eye(len(result)) - np.outer(intercept, balance)
         energy_root = np.sqrt(np.maximum(metric.row_moments, 0.0))[:, None] * centred
         p_value = null_p_value(outputs, null.test_variances, null.output_weights, energy_root, columns)
         variances = null.variances_at(p_value)
@@ -307,8 +317,11 @@ def shrinkage(
             deviation = np.sqrt(variances[:, k])
             scaled = columns * deviation
             strengths = column_penalties(columns @ outputs[:, k], scaled @ scaled.T)
-            ridge = np.linalg.inv(np.eye(len(result)) + scaled.T @ (strengths[:, None] * scaled))
-            noise_energies[:, k] = metric.row_moments * np.square(centred @ (deviation[:, None] * ridge)).sum(axis=1)
+            penalised = np.sqrt(strengths)[:, None] * scaled
+            ridge = _inverse(penalised.T @ penalised, 1.0)
+            noise = deviation[:, None] * ridge
+            noise -= np.outer(intercept, balance @ noise)
+            noise_energies[:, k] = metric.row_moments * np.einsum("ij,ij->i", noise, noise)
             kept[:, k] = deviation * (ridge @ (outputs[:, k] / deviation))
         energy = float(metric.row_moments @ np.square(centred @ kept) @ null.output_weights)
         factor = recipe.shrinkage_factor(noise_energies * null.output_weights, energy)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dperm import Bounds, DPLogisticRegression
 from dperm.data.design.facts import Facts
 from dperm.errors import Unsupported
 from dperm.kernels.exact import Grids
@@ -122,3 +123,16 @@ def test_the_intercept_entry_of_the_mean_row_is_one_for_any_noise():
     for square in (1.0, 0.1, -0.2):
         moments = np.diag([1.0, 1.0, square])
         assert Metric.of(moments, np.ones(3), 0.2, 2.0, facts.grids).mean_row[-1] == 1.0
+
+
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_a_plan_decomposes_no_matrix(monkeypatch, penalty):
+    """A dry run has no second moments: with many columns their decompositions would take as long as a fit."""
+
+    def refuse(*args):
+        raise AssertionError("a dry run needs no decomposition")
+
+    for name in ("eigh", "inv"):
+        monkeypatch.setattr(np.linalg, name, refuse)
+    model = DPLogisticRegression(4.0, bounds=Bounds(features=(-1, 1)), penalty=penalty, solver="whitened")
+    assert model.plan(1000, 30).solver == "whitened"

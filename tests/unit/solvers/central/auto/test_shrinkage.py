@@ -16,6 +16,7 @@ from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.solvers.central.auto.shrinkage import (
     Descent,
     NullDistribution,
+    _inverse,
     _mean_shift,
     column_penalties,
     null_p_value,
@@ -257,3 +258,12 @@ def test_penalties_of_columns_keep_the_relevant_ones():
     assert column_penalties(np.full(40, 8.0), noise).max() < 0.01
     # far above the noise nothing is penalised
     assert not column_penalties(np.full(40, 1e9), noise).any()
+
+
+def test_the_inverse_of_a_covariance_matrix():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(7, 7))
+    covariance = root @ root.T
+    np.testing.assert_allclose(_inverse(covariance, 0.5), np.linalg.inv(covariance + 0.5 * np.eye(7)), rtol=1e-9)
+    # not a covariance any more, as after rounding
+    np.testing.assert_allclose(_inverse(np.diag([1.0, -2.0]), 0.0), np.diag([1.0, -0.5]))
