@@ -125,6 +125,8 @@ def _facts(report: PrivacyReport, columns: int | None) -> str:
         rows.append(
             ("columns", encoded if columns in (None, public["features"]) else f"{columns:,} ({encoded} encoded)")
         )
+    if (nonzero := report.nonzero_weights()) is not None:
+        rows.append(("weights that are not zero", nonzero))
     items = "".join(f"<div><dt>{html_text(str(k))}</dt><dd>{html_text(str(v))}</dd></div>" for k, v in rows)
     return f'<dl class="facts">{items}</dl>' if items else ""
 

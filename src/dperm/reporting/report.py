@@ -20,6 +20,9 @@ __all__ = ["PrivacyReport", "ReleaseLine", "noisy_score"]
 
 FORMAT = "dperm privacy report 1"
 
+#: names of penalties that are meant to make weights zero
+_REMOVES_WEIGHTS = ("l1", "elastic_net")
+
 NOT_COVERED = (
     "the running time, the memory use and the errors raised for unusable data (shown to the data's owner only)",
     "predictions for people of the training data that are published together with their true records",
@@ -160,6 +163,13 @@ class PrivacyReport:
             f"together have epsilon {score['epsilon_together']:.4g} at the model's delta"
         )
 
+    def nonzero_weights(self) -> str | None:
+        """Return how many weights are not zero in words; None where no penalty should have removed any."""
+        public = self.public
+        if public.get("penalty") not in _REMOVES_WEIGHTS or "nonzero_weights" not in public:
+            return None
+        return f"{public['nonzero_weights']:,} of {public['weights']:,}"
+
     def summary(self) -> str:
         """Return a few lines: what is guaranteed, what is protected and what is not covered, what was released."""
         lines = [f"No guarantee: {self.reason}"]
@@ -172,6 +182,8 @@ class PrivacyReport:
             lines.append(f"- {describe_release(line.count, line.query, line.kind, line.noise_multiplier, *forfeited)}")
         if self.score is not None:
             lines.append(f"In addition to the model: {self.score_sentence()}.")
+        nonzero = self.nonzero_weights()
+        lines += [] if nonzero is None else [f"Weights that are not zero: {nonzero}."]
         lines += [f"Warning: {text}." for text in self.public.get("warnings", ())]
         if self.guarantee is not None:
             lines += _bullets("Assumed:", self.guarantee.assumptions)

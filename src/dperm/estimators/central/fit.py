@@ -37,6 +37,7 @@ from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.ranges import RangePurchase
 from dperm.estimators.central.report import report_of
 from dperm.estimators.central.request import NUMBERS, PreparedFit
+from dperm.estimators.central.sparsity import dense_notes
 from dperm.privacy.accounting import composition
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope, Scope, SearchScope
@@ -171,6 +172,7 @@ class FitRun:
         notes = () if request.buys_target else tuple(dict.fromkeys(note for s in solutions for note in s.notes))
         if ranges is not None:
             notes += ranges.notes(scaling, target_range)
+        notes += dense_notes(self.prepared, weights[: self.prepared.facts.n_features])
         steps = tuple(s.n_steps for s in solutions)
         return Solved(weights, steps, scaling, rows, target_range, tuple(released), notes)
 

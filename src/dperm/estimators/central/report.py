@@ -10,6 +10,7 @@ import numpy as np
 import dperm
 from dperm.data.holding.holder import Released
 from dperm.errors import Unsupported
+from dperm.estimators.central.sparsity import nonzero_weights
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
 from dperm.privacy.ledger.scope import Scope, SearchScope
@@ -70,6 +71,7 @@ def _public(run: FitRun, solved: Solved) -> dict[str, Any]:
     """Return everything public about the fit: declared, bought or released."""
     request, prepared, facts = run.request, run.prepared, run.prepared.facts
     scaling, target_range, coefficients = solved.scaling, solved.target_range, solved.in_user_units[0]
+    n_nonzero, n_weights = nonzero_weights(coefficients)
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
     public = {
         "records": facts.n,
@@ -85,7 +87,9 @@ def _public(run: FitRun, solved: Solved) -> dict[str, Any]:
         "loss_options": {key: _plain(value) for key, value in vars(request.objective.loss).items()},
         "penalty": request.objective.penalty.name,
         "strength": request.objective.penalty.strength,
-        # which coefficients are not zero is part of the released model; listed where it is short
+        "weights": n_weights,
+        "nonzero_weights": n_nonzero,
+        # which columns have coefficients that are not zero is part of the released model; listed where it is short
         "n_nonzero": len(support),
         "support": support.tolist() if len(support) < facts.n_features else None,
     }

@@ -15,6 +15,7 @@ from dperm.errors import DataSetRenamed, InvalidInput
 from dperm.estimators.central.base import prepare_fit
 from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.events import Composed, Gaussian, Repeat, Selection
+from dperm.reporting.page import report_page
 from dperm.solvers import GradientDescent
 
 UNIT = Bounds(features=(-1, 1))
@@ -254,3 +255,21 @@ def test_the_report_says_whether_classes_were_fitted_one_by_one(classes, how, re
     assert model.fit(X, y).privacy_report_.public["one_vs_rest"] is rest
     # each class against the others is a target of 0 and 1, whatever the number of classes
     assert prepare_fit(model, 300, 2).request.target_ends == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_report_counts_weights_that_are_not_zero(n_classes):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (500, 4))
+    y = np.digitize(X[:, 0], np.linspace(-1, 1, n_classes + 1)[1:-1])
+    options = {"bounds": UNIT, "epsilon": 20.0, "solver": "pursuit", "insecure_seed": 0, "multi_class": "ovr"}
+    model = DPLogisticRegression(penalty="l1", strength=0.05, **options).fit(X, y)
+    report, count = model.privacy_report_, np.count_nonzero(model.coef_)
+    assert 0 < count < model.coef_.size
+    assert (report.public["nonzero_weights"], report.public["weights"]) == (count, model.coef_.size)
+    line = f"Weights that are not zero: {count} of {model.coef_.size}."
+    assert line in report.summary().splitlines()
+    assert line in PrivacyReport.from_json(report.to_json()).summary().splitlines()
+    assert f"<dt>weights that are not zero</dt><dd>{count} of {model.coef_.size}</dd>" in report_page(report)
+    smooth = DPLogisticRegression(**options).fit(X, y).privacy_report_
+    assert "not zero" not in smooth.summary() + report_page(smooth)

@@ -220,3 +220,33 @@ def test_a_target_far_narrower_than_its_range_is_noted():
     wide = DPRidge(epsilon=1.0, bounds=Bounds(features=(-1, 1), target=(0, 1000)))
     said, *_ = said_by(lambda: wide.fit(X, np.full(3000, 500.0)))
     assert "declare a narrower range of the target" in said
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elastic-net"])
+@pytest.mark.parametrize(("n_classes", "solver"), [(2, "gradient"), (2, "whitened"), (3, "gradient")])
+def test_a_dense_result_of_a_sparse_penalty_is_noted(penalty, n_classes, solver):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 60))
+    y = np.digitize(X[:, 0], np.linspace(-1, 1, n_classes + 1)[1:-1])
+    options = {"bounds": Bounds(features=(-1, 1)), "solver": solver, "insecure_seed": 0}
+    model = DPLogisticRegression(penalty=penalty, strength=1e-4, **options)
+    notes = [text for text in said_by(lambda: model.fit(X, y)) if "not zero" in text]
+    total = model.coef_.size
+    assert [text.partition(":")[0] for text in notes] == [
+        f"{np.count_nonzero(model.coef_)} of {total} weights are not zero although the penalty is {penalty}"
+    ]
+    assert "solver='pursuit' or solver='wide'" in notes[0]
+    assert ("multi_class='ovr'" in notes[0]) == (n_classes > 2)
+    assert notes[0].rstrip(".") in model.privacy_report_.public["warnings"]
+    assert f"Warning: {notes[0]}" in model.privacy_report_.summary()
+    for sparse in (
+        DPLogisticRegression(penalty="l2", **options),
+        DPLogisticRegression(penalty=penalty, strength=10.0, **options),
+        DPLogisticRegression(penalty=penalty, multi_class="ovr", **{**options, "solver": "pursuit"}),
+    ):
+        assert not [text for text in said_by(lambda one=sparse: one.fit(X, y)) if "not zero" in text]
+
+
+def test_few_weights_may_all_matter():
+    X, y = people(20_000)
+    assert not [text for text in said_by(lambda: DPLasso(bounds=UNIT, solver="whitened").fit(X, y)) if "zero" in text]
