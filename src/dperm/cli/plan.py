@@ -121,10 +121,12 @@ class _FitKind:
 
 
 def _line(cell: _Cell) -> tuple[str, str, str, str, str]:
+    from dperm.estimators.central.plan import in_words
+
     if cell.excess is None:
         return f"{cell.rows:,}", f"{cell.epsilon:g}", "", "", "no forecast"
     left = cell.left or 0.0
-    return f"{cell.rows:,}", f"{cell.epsilon:g}", f"{left:.0%}", "█" * round(_BLOCKS * left), f"{cell.excess:.3g}"
+    return f"{cell.rows:,}", f"{cell.epsilon:g}", in_words(left), "█" * round(_BLOCKS * left), f"{cell.excess:.3g}"
 
 
 def _write_figure(kind: _FitKind, epsilon: float, out: Path) -> str:

@@ -50,8 +50,8 @@ class Forecast:
     warnings : tuple of str
         What this budget is too small for, as sentences that ``plan`` shows as warnings.
     min_column_deviation : float or None
-        Standard deviation, as a fraction of the declared range, below which a column loses half of its weight or more;
-        None where this is not known.
+        Standard deviation, as a fraction of the declared range, below which a column may be learnt only in part; None
+        where this is not known.
     """
 
     excess: float

@@ -38,6 +38,9 @@ CLASSES, NUMBERS = "classes", "numbers"
 _LEAST_EPSILON = 1e-12
 #: share of the records by which the bought range of a target may be off before a plan warns of it
 _ROUGH = 0.2
+#: error that is forecast, in units of that of one prediction for everybody, from which a plan warns: of the fits of
+#: ``benchmarks/automatic_warnings.py`` beyond it, most were no better
+_NO_GAIN = 0.98
 #: standard deviation, in units of the declared range, below which columns may be lost unnoticed
 _NARROW = 0.05
 
@@ -143,8 +146,11 @@ class PreparedFit:
         out += _doubtful_ranges(self)
         forecast = self.forecast
         if forecast is not None:
-            if forecast.null_excess is not None and forecast.excess >= forecast.null_excess:
-                out.append("the forecast shows no gain over predicting one value for everybody")
+            if forecast.null_excess is not None and forecast.excess >= _NO_GAIN * forecast.null_excess:
+                out.append(
+                    "the forecast shows no gain, or next to none, over predicting one value for everybody: the model "
+                    "may be of little use"
+                )
             # Only declared ranges are checked: declared scales follow the data, and so do bought ranges, up to a
             # factor of 2 or with a note after the fit.
             declared = self.request.bounds.declares_ranges
@@ -284,10 +290,10 @@ def _own_part(request: FitRequest, budget: Budget, n_features: int) -> Budget:
 
 def _narrow_columns(min_deviation: float) -> str:
     if min_deviation >= 0.5:  # no column's standard deviation is above half of its range
-        return "with these declared ranges every column loses at least half of its weight"
+        return "with these declared ranges every column may be learnt only in part"
     return (
-        f"columns whose standard deviation is below about {min_deviation:.1%} of their declared range lose at least "
-        "half of their weight"
+        f"columns whose standard deviation is below about {min_deviation:.1%} of their declared range may be learnt "
+        "only in part"
     )
 
 

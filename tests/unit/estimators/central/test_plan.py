@@ -61,8 +61,17 @@ def test_warnings():
     assert any("no guarantee" in text for text in printed.plan(100, 5).warnings)
 
 
-@pytest.mark.parametrize(("excess", "warned"), [(0.1, False), (0.9, True)])
-def test_a_forecast_is_shown(monkeypatch, excess, warned):
+@pytest.mark.parametrize(
+    ("excess", "left", "warned"),
+    [
+        (0.02, "most", False),
+        (0.1, "part", False),
+        (0.4, "little", False),
+        (0.495, "little", True),
+        (0.9, "little", True),
+    ],
+)
+def test_a_forecast_is_shown(monkeypatch, excess, left, warned):
     seen = []
 
     def foresee(self, objective, facts, calibrated, neighbours):
@@ -80,6 +89,7 @@ def test_a_forecast_is_shown(monkeypatch, excess, warned):
     plan = DPRidge(bounds=UNIT, solver="gradient").plan(100, 5)
     assert seen == [(100, 5, "squared")]
     assert f"the objective is expected to end {excess} above its minimum (a theorem)" in str(plan)
+    assert f"left after the noise: {left} of what the columns can explain (estimate)" in str(plan)
     assert plan.share_left == pytest.approx(max(0.0, 1.0 - excess / 0.5))
     assert "assuming a short optimum" in str(plan)
     assert any("shows no gain" in text for text in plan.warnings) == warned

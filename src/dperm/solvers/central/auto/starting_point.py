@@ -104,23 +104,23 @@ class StartingPoint:
     def utility_warnings(
         self, loss: Loss, facts: Facts, calibrated: CalibratedPlan, neighbours: Neighbours
     ) -> tuple[str, ...]:
-        """Warn, from public numbers, where noise hides the best constant itself."""
+        """Warn, from public numbers, where noise hides the best constant itself.
+
+        Classes may still be told apart: that takes less precision than the frequency of each.
+        """
         if facts.d == facts.n_features:
             return ()
         query: Query = TargetMoment() if loss.n_outputs == 1 else ClassCounts(loss.n_outputs)
         noise = calibrated.noise_multiplier(query.name) * query.sensitivity(facts, neighbours) / facts.n
         if loss.task == "regression":
             error, threshold = noise / (facts.target_high - facts.target_low), _NOISY_MEAN
-            known = f"the mean of the target is known to about +-{100.0 * min(error, 0.5):.0f}% of its range"
+            known = f"the mean of the target is known to about +-{100.0 * min(error, 0.5):.0f}% of its range only"
+            wrong = "all predictions may be off by as much, and the model may be of little use"
         else:
             error, threshold = noise, _NOISY_FREQUENCY
-            known = f"class frequencies are known to about +-{100.0 * min(error, 0.5):.0f} percentage points"
-        if error < threshold:
-            return ()
-        return (
-            f"Noise dominates: {known}, so the model will be shrunk towards one constant prediction, which may itself "
-            "be wrong",
-        )
+            known = f"class frequencies are known to about +-{100.0 * min(error, 0.5):.0f} percentage points only"
+            wrong = "too many predictions may name the same class"
+        return () if error < threshold else (f"{known}: {wrong}",)
 
     def release(self, loss: Loss, holder: DataHolder, calibrated: CalibratedPlan) -> BestConstant:
         """Make the releases and return the best constant."""

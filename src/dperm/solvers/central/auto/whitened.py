@@ -246,16 +246,20 @@ class WhitenedDescent(Solver):
         square = 1.0 if recipe.slope is None else recipe.slope**2
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
         min_deviation = self._min_column_deviation(facts, calibrated, neighbours, recipe)
+        noise = expected_noise(objective.loss, facts, mu, neighbours)
+        # the loss of a constant grows like the logarithm of the number of classes
+        columns = recipe.explainable * square * math.log2(max(2, objective.loss.n_outputs))
         return Forecast(
-            excess=expected_noise(objective.loss, facts, mu, neighbours),
-            null_excess=recipe.explainable * square,
-            basis=f"Estimate, not a bound: the noise of all gradients together in an isotropic metric{unit}.",
+            # a cautious descent stops early and is shrunk: of its noise this share remains
+            excess=noise * columns / (columns + self.noise_fraction * noise),
+            null_excess=columns,
+            basis=f"Estimate, not a bound: the noise of all gradients together in an isotropic metric, shrunk{unit}.",
             assumptions=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
                 "rows have similar lengths, and the noise of the second moments does not hide the metric",
                 "every column is well spread over its range: one whose standard deviation is below about "
-                f"{min(max(min_deviation, 1e-3), 0.5):.1%} of its range loses half of its weight or more",
-                f"the columns can explain about {recipe.explainable * square:.2g} of a constant's loss",
+                f"{min(max(min_deviation, 1e-3), 0.5):.1%} of its range may be learnt only in part",
+                f"the columns can explain about {columns:.2g} of a constant's loss",
             ),
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
             min_column_deviation=min_deviation,

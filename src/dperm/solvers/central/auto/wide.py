@@ -238,7 +238,8 @@ class WideDescent(Solver):
         noise = square * (duration / rows_times_mu) ** 2 / (8.0 * recipe.curvature)
         columns = recipe.explainable * square
         directions = math.sqrt(facts.d)
-        missed = math.exp(-2.0 * duration / directions)
+        # what is learnt depends on data that nobody has seen: the mean of two cases, few directions and all
+        missed = 0.5 * (math.exp(-2.0 * duration / directions) + math.exp(-2.0 * duration / facts.d))
         min_deviation = math.sqrt(math.log(2.0) * directions / duration) * facts.spread / (2.0 * facts.value_bound)
         return Forecast(
             excess=refit + min(columns, noise + columns * missed),
@@ -246,8 +247,8 @@ class WideDescent(Solver):
             basis=f"Estimate, not a bound: the noise of descent and refit, and what a short descent misses{unit}.",
             assumptions=(
                 f"the second derivative of the loss is about {recipe.curvature:g}",
-                f"rows have similar lengths, and about {directions:.0f} directions (the square root of the number of "
-                "columns) carry most of what the columns explain; unrelated columns are learnt more slowly",
+                f"rows have similar lengths, and half of what the columns explain lies in about {directions:.0f} "
+                "directions (the square root of the number of columns), half in all: related columns are learnt better",
                 f"the columns can explain about {columns:.2g} of a constant's loss",
             ),
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),

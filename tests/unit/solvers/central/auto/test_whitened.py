@@ -205,3 +205,16 @@ def test_unsupported_problems_are_refused_in_the_plan():
     for d in (2001, 10**9):  # without allocating a matrix of that size
         with pytest.raises(Unsupported, match=f"at most 2000 columns, not {d}"):
             WhitenedDescent().plan(Objective(Logistic()), Facts(n=10, n_features=d - 1, d=d))
+
+
+def test_the_forecast_allows_for_shrinkage_and_for_the_number_of_classes():
+    bounds = Bounds(features=(-1, 1))
+
+    def forecast(n_classes, solver="auto"):
+        return DPLogisticRegression(0.5, bounds=bounds, solver=solver).plan(1300, 64, n_classes).forecast
+
+    few, many = forecast(4), forecast(16)
+    assert many.null_excess == pytest.approx(2.0 * few.null_excess)  # their logarithms
+    # a cautious descent of hopeless noise is no worse than the constant; one that is not cautious is
+    assert 0.9 * many.null_excess < many.excess < many.null_excess
+    assert forecast(16, WhitenedDescent(noise_fraction=0.0)).excess > 5.0 * many.null_excess

@@ -201,3 +201,10 @@ def test_the_plan_states_every_release():
         assert counts["feature gradient"] == 90
         assert counts["row lengths"] == 2
         assert sum(release.share for release in plan.releases) == pytest.approx(1.0)
+
+
+def test_the_forecast_is_between_those_of_related_and_unrelated_columns():
+    plan = DPRidge(0.5, bounds=Bounds(centre=0, scale=1, clip=3, target=(-20, 20))).plan(1500, 100)
+    assert plan.solver == "wide"
+    assert 0.4 < plan.share_left < 0.8  # of unrelated columns 0.16 was left, of a few factors nearly all
+    assert "left after the noise: part of what the columns can explain (estimate)" in str(plan)
