@@ -89,6 +89,13 @@ class PrivacyReport:
         if (self.guarantee is None) == (self.reason is None):
             raise InvalidInput("a report has either a guarantee or the reason why there is none.")
 
+    def __repr__(self) -> str:
+        """Return one line; ``summary`` says more, and ``to_dict`` everything."""
+        claim = "no guarantee" if self.guarantee is None else f"epsilon {self.guarantee.epsilon:.4g}"
+        facts = [f"{self.public[name]:,} {name}" for name in ("records", "features") if name in self.public]
+        releases = f"{sum(line.count for line in self.releases):,} releases"
+        return f"PrivacyReport({', '.join([claim, f'delta {self.planned.delta:.2g}', *facts, releases])})"
+
     @property
     def epsilon(self) -> float:
         """Epsilon of the guarantee; infinite without one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ NumberPerColumn = float | Sequence[float] | FloatArray | Mapping[str, float]
 
 _RANGE_SPREAD = 1.0 / math.sqrt(3.0)  # of values spread evenly over [-1, 1]
 
-_MOST_SHOWN = 4
+#: entries and letters of a long value that are shown
+_MOST_SHOWN, _MOST_LETTERS = 4, 100
 
 HOW_TO_DECLARE = (
     "declare what is publicly known of the columns, e.g. bounds=Bounds(features=(0, 100)) for all columns, "
@@ -156,6 +158,13 @@ class Bounds:
             self._check_target()
         if self.classes is not None:
             self._check_classes()
+
+    def __repr__(self) -> str:
+        """Return what is given, long parts cut short."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        if not self.assumptions:
+            del given["assumptions"]
+        return f"Bounds({', '.join(f'{name}={_short(value)}' for name, value in given.items())})"
 
     def _check_features(self) -> None:
         given = self.features
@@ -300,6 +309,24 @@ def range_scaling(
         return Scaling(np.zeros_like(low), np.maximum(np.abs(low), np.abs(high)), 1.0, row_norm, _RANGE_SPREAD)
     # halves first: the width of a declared range may exceed the largest double
     return Scaling(low / 2.0 + high / 2.0, high / 2.0 - low / 2.0, 1.0, row_norm, _RANGE_SPREAD)
+
+
+def _short(value: Any) -> str:
+    """Return the text of a value, of long tables only the beginning.
+
+    >>> _short(([0.0] * 3000, {"age": 100, "sex": 1})), _short(np.arange(9))
+    ("([0.0, 0.0, 0.0, 0.0, ... 3,000 in all], {'age': 100, 'sex': 1})", '[0, 1, 2, 3, ... 9 in all]')
+    """
+    plain = value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(plain, Mapping):
+        ends, parts = "{}", [f"{name!r}: {_short(one)}" for name, one in islice(plain.items(), _MOST_SHOWN)]
+    elif isinstance(plain, list | tuple):
+        ends, parts = "[]" if isinstance(plain, list) else "()", [_short(one) for one in plain[:_MOST_SHOWN]]
+    else:
+        text = repr(plain)
+        return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+    more = [f"... {len(plain):,} in all"] if len(plain) > _MOST_SHOWN else []
+    return ends[0] + ", ".join(parts + more) + ends[1]
 
 
 def _end(pair: Any, k: int) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dperm.data.tables.dask_rows import DaskRows, dask_rows, filled_partitions, frame_partitions, known_lengths
 from dperm.data.tables.dask_tasks import Cluster, current_cluster
 from dperm.data.tables.row_source import ROWS_CHANGED
-from dperm.data.tables.target_source import TargetSource
+from dperm.data.tables.target_source import TargetSource, other_lengths
 from dperm.errors import InvalidData
 from dperm.types import FloatArray, IntArray
 
@@ -71,7 +71,7 @@ def _same_partitions(found: DaskTarget, X: DaskRows) -> None:
 
 def _same_rows(n: int, X: DaskRows) -> None:
     if n != X.shape[0]:
-        raise InvalidData(f"Found input variables with inconsistent numbers of samples: {[X.shape[0], n]}.")
+        raise InvalidData(other_lengths(X.shape[0], n))
 
 
 class DaskTarget(TargetSource):

@@ -43,7 +43,7 @@ class ParquetTable(RowSource):
     def __init__(
         self, path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], columns: Sequence[str] | None = None
     ) -> None:
-        self._paths = _files(path)
+        self._paths, self._shown = _files(path)
         opened = [_open(one) for one in self._paths]
         schema = opened[0].schema_arrow
         for one, file in zip(self._paths, opened, strict=True):
@@ -82,7 +82,12 @@ class ParquetTable(RowSource):
         """Return the table without some columns, such as the target; names, or lists of them."""
         left_out = [one for given in names for one in ([given] if isinstance(given, str) else given)]
         self._check_names(left_out)
-        return ParquetTable(self._paths, [name for name in self.columns if name not in left_out])
+        return self._selected([name for name in self.columns if name not in left_out])
+
+    def _selected(self, names: list[str]) -> ParquetTable:
+        made = ParquetTable(self._paths, names)
+        made._shown = self._shown
+        return made
 
     def _check_names(self, names: Iterable[Any]) -> None:
         for name in names:
@@ -97,7 +102,7 @@ class ParquetTable(RowSource):
         """Return one column as an array in memory, as a target needs, or the table of a list of columns."""
         if isinstance(name, list):
             self._check_names(name)
-            return ParquetTable(self._paths, name)
+            return self._selected(name)
         if not isinstance(name, str):
             raise InvalidInput("select columns by a name or by a list of names.")
         self._check_names([name])
@@ -109,7 +114,7 @@ class ParquetTable(RowSource):
         return self.shape[0]
 
     def __repr__(self) -> str:
-        return f"ParquetTable({self._paths[0].name!r}, {self.shape[0]} rows, {self.shape[1]} columns)"
+        return f"ParquetTable({self._shown}, {self.shape[0]} rows, {self.shape[1]} columns)"
 
     def _parts(self) -> Iterator[NDArray[Any]]:
         for batch in self._batches(self.columns, rows_per_block(self.shape[1])):
@@ -146,15 +151,15 @@ def parquet_files(folder: Path) -> list[Path]:
     return found
 
 
-def _files(path: Any) -> list[Path]:
+def _files(path: Any) -> tuple[list[Path], str]:
+    """Return the files to read, and the name of what was given."""
     if isinstance(path, str | os.PathLike):
         one = Path(path)
-        files = parquet_files(one) if one.is_dir() else [one]
-    else:
-        files = [Path(each) for each in path]
+        return (parquet_files(one) if one.is_dir() else [one]), repr(one.resolve().name)
+    files = [Path(each) for each in path]
     if not files:
         raise InvalidInput("there is no Parquet file to read: give a file, or a folder with *.parquet files.")
-    return files
+    return files, repr(files[0].name) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
 
 
 def _open(path: Path) -> Any:

@@ -12,9 +12,21 @@ from dperm.data.tables.row_source import RowSource
 from dperm.errors import InvalidData, PlanViolation
 from dperm.types import FloatArray
 
-__all__ = ["TargetSource", "rows_and_named_target", "rows_and_target", "target_source"]
+__all__ = ["TargetSource", "other_lengths", "rows_and_named_target", "rows_and_target", "target_source"]
 
 Y_WITHOUT_X = "y is a Dask collection and X is not: give both as Dask collections, or y.compute()."
+
+
+def other_lengths(n_rows: int, n_targets: int) -> str:
+    """Return the sentence about a table and targets that do not belong together.
+
+    >>> other_lengths(1000, 999)
+    'X has 1,000 rows and y has 999: y must hold one label or number for each row of X, in the same order.'
+    """
+    return (
+        f"X has {n_rows:,} rows and y has {n_targets:,}: y must hold one label or number for each row of X, in the "
+        "same order."
+    )
 
 
 class TargetSource(RowSource):

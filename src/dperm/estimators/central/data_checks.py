@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from dperm.data.tables.frames import (
     plain_matrix,
 )
 from dperm.data.tables.row_source import RowSource, row_source
-from dperm.data.tables.target_source import TargetSource, rows_and_target, target_source
+from dperm.data.tables.target_source import TargetSource, other_lengths, rows_and_target, target_source
 from dperm.errors import InvalidBounds, InvalidData
 from dperm.estimators.central.request import CLASSES, NUMBERS
 from dperm.privacy.ledger import Ledger
@@ -51,12 +52,14 @@ _HARMLESS = {
     "The feature names should match": None,
     "X has ": None,
     "Found array with": None,
-    "Found input variables with inconsistent numbers of samples": None,
     "This ": None,
     "y should be a 1d array": None,
     "Expected array-like": None,
     "Complex data not supported": "\n",
 }
+
+#: scikit-learn's message about X and y of other lengths
+_OTHER_LENGTHS = re.compile(r"Found input variables with inconsistent numbers of samples: \[(\d+), (\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ class DataChecks:
         """Check the public facts of rows that are read in blocks; values are checked whenever they are read."""
         n, n_features = source.shape
         if y is not None and len(y) != n:
-            raise InvalidData(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}.")
+            raise InvalidData(other_lengths(n, len(y)))
         if reset:
             self.n_features_in_ = n_features
             vars(self).pop("feature_names_in_", None)
@@ -239,6 +242,8 @@ def without_values(message: str, numbers: bool = False) -> str:
     >>> without_values("could not convert string to float: 'Mrs. Smith'")
     'X must hold numbers only: encode text columns by a rule that is public.'
     """
+    if (lengths := _OTHER_LENGTHS.match(message)) is not None:
+        return other_lengths(int(lengths[1]), int(lengths[2]))
     for beginning, cut in _HARMLESS.items():
         if message.startswith(beginning):
             return message if cut is None else message.split(cut)[0].rstrip(".") + "."

@@ -69,6 +69,11 @@ class PlanSummary:
             return None
         return max(0.0, 1.0 - self.forecast.excess / self.forecast.null_excess)
 
+    def __repr__(self) -> str:
+        """Return one line; ``print`` shows everything."""
+        releases = f"{sum(line.count for line in self.releases):,} releases"
+        return f"PlanSummary({self._headline()}, method {self.solver!r}, {releases}, {len(self.warnings)} warnings)"
+
     def __str__(self) -> str:
         return "\n".join([self._headline(), *self.details()])
 
@@ -128,12 +133,21 @@ class SearchSummary:
         # 1 - E[(1 - 1/k)^N] for k candidates and a geometric number N of runs of this mean
         return self.expected_runs / (self.expected_runs + len(self.candidates) - 1.0)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        """Return one line; ``print`` shows everything."""
+        return f"SearchSummary({self._headline()})"
+
+    def _headline(self) -> str:
         first = self.candidates[0][1]
-        lines = [
+        return (
             f"search over {len(self.candidates)} candidates of {self.estimator} on {first.n} rows and "
             f"{first.n_features} columns: epsilon {self.epsilon:.4g} of {self.budget.epsilon:.4g}, "
-            f"delta {self.budget.delta:.3g}, {first.neighbours}",
+            f"delta {self.budget.delta:.3g}, {first.neighbours}"
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            self._headline(),
             f"{self.expected_runs:.4g} runs are expected; a given candidate is tried with probability {self.tried:.2f}",
         ]
         alike: dict[tuple[str, ...], list[str]] = {}

@@ -311,7 +311,7 @@ def test_unusable_rows_and_targets_cost_nothing(client, bounds):
     for data, words in [
         (lazy(*with_value(np.nan)), "infinite values in column 2"),
         (lazy(X, bad_y), "y contains NaN or infinite"),
-        (lazy(X, y[:-1]), "inconsistent numbers of samples"),
+        (lazy(X, y[:-1]), "y must hold one label or number for each row"),
         ((X, lazy(X, y)[1]), "y is a Dask collection and X is not"),
         ((lazy(X)[0], lazy(X, np.column_stack([y, y]))[1]), "one-dimensional Dask array"),
         ((lazy(X)[0], frames.from_pandas(pd.Series(y), npartitions=3)), "X and y have different partitions"),

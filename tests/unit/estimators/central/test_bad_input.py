@@ -65,7 +65,7 @@ def with_value(value, dtype=float):
         (people()[0][None], people()[1], "Found array with dim 3"),
         (people()[0][:0], [], "0 sample"),
         (people()[0][:, :0], people()[1], "0 feature"),
-        (people()[0][:-1], people()[1], "inconsistent numbers of samples"),
+        (people()[0][:-1], people()[1], "^X has 11 rows and y has 12: y must hold one label or number for each row"),
         (*with_value("Mrs. Smith", object), "X must hold numbers only"),
         (people()[0].astype(str), np.array(["Smith"] * 12), "one class only"),
         (pd.DataFrame({"a": ["Smith"] * 12, "b": 1.0}), people()[1], "X must hold numbers only"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -154,6 +155,14 @@ def test_columns_of_a_parquet_table(tmp_path):
     assert table.columns == [*NAMES, "y"]
     assert len(table) == N
     assert repr(table) == "ParquetTable('people.parquet', 900 rows, 5 columns)"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("a.parquet", "b.parquet"):
+        shutil.copy(tmp_path / "people.parquet", folder / name)
+    assert repr(ParquetTable(folder)) == "ParquetTable('folder', 1800 rows, 5 columns)"
+    assert repr(ParquetTable(folder).drop("y")) == "ParquetTable('folder', 1800 rows, 4 columns)"
+    assert repr(ParquetTable(folder)[["age"]]) == "ParquetTable('folder', 1800 rows, 1 columns)"
+    assert repr(ParquetTable(sorted(folder.iterdir()))) == "ParquetTable('a.parquet' and 1 more, 1800 rows, 5 columns)"
     assert table["y"].tolist() == ["yes", "no"] * (N // 2)
     assert np.array_equal(table["dose"], people()[0][:, 1])
     chosen = ParquetTable(tmp_path / "people.parquet", ["score", "age"])
@@ -230,7 +239,7 @@ def test_wrong_use(tmp_path):
         (lambda: ParquetTable(tmp_path / "people.parquet", "age"), InvalidInput, "list of distinct names"),
         (lambda: table.drop("agee"), InvalidInput, "no column 'agee'; the columns are"),
         (lambda: table[0], InvalidInput, "by a name or by a list of names"),
-        (lambda: DPRidge(bounds=UNIT).fit(table, y[:-1]), InvalidData, "inconsistent numbers of samples"),
+        (lambda: DPRidge(bounds=UNIT).fit(table, y[:-1]), InvalidData, "X has 900 rows and y has 899: y must hold one"),
         (lambda: DPRidge(bounds=UNIT).fit(table.drop("y"), None), InvalidData, "requires y to be passed"),
         (lambda: DPRidge(bounds=UNIT).fit(X, y).predict(table), InvalidData, "X has 5 features"),
         (lambda: DPRidge(bounds="declare").fit(table.drop("y"), y), InvalidInput, r"\{'age': lo, 'dose': lo"),

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dperm import Bounds, DPLogisticRegression, Guarantee, Ledger, PrivacyReport
+from dperm import Bounds, DPLogisticRegression, DPTuner, Guarantee, Ledger, PrivacyReport
 from dperm.errors import DataSetRenamed, InvalidInput
 from dperm.estimators.central.base import prepare_fit
 from dperm.privacy.accounting import composition
@@ -273,3 +273,28 @@ def test_the_report_counts_weights_that_are_not_zero(n_classes):
     assert f"<dt>weights that are not zero</dt><dd>{count} of {model.coef_.size}</dd>" in report_page(report)
     smooth = DPLogisticRegression(**options).fit(X, y).privacy_report_
     assert "not zero" not in smooth.summary() + report_page(smooth)
+
+
+def test_reports_plans_and_bounds_are_one_short_line():
+    n_features = 3000
+    X = np.random.default_rng(0).uniform(-1, 1, (300, n_features))
+    bounds = Bounds(features=([-1.0] * n_features, dict.fromkeys(map(str, range(n_features)), 1.0)), classes=["a", "b"])
+    assert repr(bounds) == (
+        "Bounds(features=([-1.0, -1.0, -1.0, -1.0, ... 3,000 in all], "
+        "{'0': 1.0, '1': 1.0, '2': 1.0, '3': 1.0, ... 3,000 in all}), classes=['a', 'b'])"
+    )
+    assert repr(Bounds(centre=np.zeros(9), scale=2.0, clip=3)) == (
+        "Bounds(centre=[0.0, 0.0, 0.0, 0.0, ... 9 in all], scale=2.0, clip=3)"
+    )
+    assert repr(UNIT) == "Bounds(features=(-1, 1))"
+    model = DPLogisticRegression(bounds=Bounds(features=([-1.0] * n_features, [1.0] * n_features)))
+    plan, searched = model.plan(300, n_features), DPTuner(model, {"strength": [0.1, 1.0]}).plan(300, n_features)
+    report = model.fit(X, (X[:, 0] > 0).astype(int)).privacy_report_
+    count = sum(line.count for line in report.releases)
+    assert repr(report) == f"PrivacyReport(epsilon 1, delta 1e-05, 300 records, 3,000 features, {count} releases)"
+    assert repr(plan).startswith("PlanSummary(DPLogisticRegression on 300 rows and 3000 columns: epsilon 1 of 1, delta")
+    assert repr(searched).startswith("SearchSummary(search over 2 candidates of DPLogisticRegression on 300 rows")
+    assert repr(fit(insecure_seed=0).privacy_report_).startswith("PrivacyReport(no guarantee, delta 1e-05, 200 records")
+    for one in (report, plan, searched):
+        assert len(repr(one)) < 250
+        assert "\n" not in repr(one)

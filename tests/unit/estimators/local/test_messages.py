@@ -79,7 +79,7 @@ def test_bad_data(table, kind):
         (spoiled(x, np.nan), y, "NaN or infinite"),
         (spoiled(x, np.inf), y, "NaN or infinite"),
         (x[:, 0], y, "two dimensions"),
-        (x, y[:-1], "inconsistent numbers"),
+        (x, y[:-1], "X has 5,000 rows and y has 4,999: y must hold one"),
         (x[:0], y[:0], "0 sample"),
         (np.full((5000, 2), "x"), y, "numbers only"),
     ]
