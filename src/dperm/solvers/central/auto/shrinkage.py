@@ -313,7 +313,8 @@ def shrinkage(
         energy_root = np.sqrt(np.maximum(metric.row_moments, 0.0))[:, None] * centred
         p_value = null_p_value(outputs, null.test_variances, null.output_weights, energy_root, columns)
         variances = null.variances_at(p_value)
-        for k in range(outputs.shape[1]):
+        nothing = p_value > level and p_value == 1.0 and best is None  # then the factor is 0: do not work for it
+        for k in range(0 if nothing else outputs.shape[1]):
             deviation = np.sqrt(variances[:, k])
             scaled = columns * deviation
             strengths = column_penalties(columns @ outputs[:, k], scaled @ scaled.T)

@@ -11,6 +11,7 @@ from scipy.special import chdtrc
 
 from dperm.data.design.facts import Facts
 from dperm.objective import Logistic, Squared
+from dperm.solvers.central.auto import shrinkage as shrinkage_module
 from dperm.solvers.central.auto.metric import Metric
 from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.solvers.central.auto.shrinkage import (
@@ -267,3 +268,16 @@ def test_the_inverse_of_a_covariance_matrix():
     np.testing.assert_allclose(_inverse(covariance, 0.5), np.linalg.inv(covariance + 0.5 * np.eye(7)), rtol=1e-9)
     # not a covariance any more, as after rounding
     np.testing.assert_allclose(_inverse(np.diag([1.0, -2.0]), 0.0), np.diag([1.0, -0.5]))
+
+
+def test_where_nothing_speaks_for_the_columns_no_matrix_is_inverted(monkeypatch):
+    facts = Facts(1000, 3, 3)
+    metric = Metric.of(np.eye(3), np.ones(3), 1e-6, math.sqrt(3.0), facts.grids)
+    null = NullDistribution(np.ones((3, 1)), np.ones((3, 1)), np.ones(1), 1.0)
+    v = np.full(3, 0.5)
+    monkeypatch.setattr(shrinkage_module, "column_penalties", None)
+    moved, kept = shrinkage(v, metric, null, recipe_for(Logistic()), facts, None, False)
+    assert kept == 0.0
+    assert not moved.any()
+    with pytest.raises(TypeError):  # a level of 1 keeps a share of every result
+        shrinkage(v, metric, null, recipe_for(Logistic()), facts, None, False, level=1.0)
