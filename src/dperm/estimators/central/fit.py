@@ -35,9 +35,8 @@ from dperm.data.tables.row_source import RowSource
 from dperm.errors import InvalidBounds, PlanViolation, UtilityWarning
 from dperm.estimators.central.data_checks import TrainingData
 from dperm.estimators.central.ranges import RangePurchase
-from dperm.estimators.central.report import report_of
+from dperm.estimators.central.report import dense_notes, report_of
 from dperm.estimators.central.request import NUMBERS, PreparedFit
-from dperm.estimators.central.sparsity import dense_notes
 from dperm.privacy.accounting import composition
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope, Scope, SearchScope

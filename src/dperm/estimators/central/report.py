@@ -1,4 +1,4 @@
-"""Writes the report of a fit: what was released and what that means."""
+"""Writes the report of a fit: what was released and what that means, and a note on weights that are not zero."""
 
 from __future__ import annotations
 
@@ -10,21 +10,32 @@ import numpy as np
 import dperm
 from dperm.data.holding.holder import Released
 from dperm.errors import Unsupported
-from dperm.estimators.central.sparsity import nonzero_weights
+from dperm.objective import L1, ElasticNet
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.guarantee import Accounting, Guarantee
 from dperm.privacy.ledger.scope import Scope, SearchScope
 from dperm.reporting.report import PrivacyReport, ReleaseLine
+from dperm.types import FloatArray
 
 if TYPE_CHECKING:
     from dperm.estimators.central.fit import FitRun, Solved
+    from dperm.estimators.central.request import PreparedFit
 
-__all__ = ["report_of"]
+__all__ = ["dense_notes", "report_of"]
 
 ARITHMETIC = (
     "values, slopes and weights on power-of-two grids, sums exact in any order; noise on a lattice by filtered "
     "inverse distribution functions, near ties settled with more digits"
 )
+
+
+#: these choose few columns, or remove weights below their noise; the others add noise to every weight
+_KEEP_FEW = ("frank-wolfe", "greedy", "peel", "pursuit", "wide")
+#: with fewer weights all of them may matter
+_MANY = 50
+#: share of weights that are not zero from which a result is not sparse at all
+_DENSE = 0.9
 
 
 def report_of(run: FitRun, scope: Scope | SearchScope, solved: Solved) -> PrivacyReport:
@@ -71,7 +82,6 @@ def _public(run: FitRun, solved: Solved) -> dict[str, Any]:
     """Return everything public about the fit: declared, bought or released."""
     request, prepared, facts = run.request, run.prepared, run.prepared.facts
     scaling, target_range, coefficients = solved.scaling, solved.target_range, solved.in_user_units[0]
-    n_nonzero, n_weights = nonzero_weights(coefficients)
     support = np.flatnonzero(coefficients if coefficients.ndim == 1 else coefficients.any(axis=1))
     public = {
         "records": facts.n,
@@ -87,8 +97,8 @@ def _public(run: FitRun, solved: Solved) -> dict[str, Any]:
         "loss_options": {key: _plain(value) for key, value in vars(request.objective.loss).items()},
         "penalty": request.objective.penalty.name,
         "strength": request.objective.penalty.strength,
-        "weights": n_weights,
-        "nonzero_weights": n_nonzero,
+        "weights": coefficients.size,
+        "nonzero_weights": int(np.count_nonzero(coefficients)),
         # which columns have coefficients that are not zero is part of the released model; listed where it is short
         "n_nonzero": len(support),
         "support": support.tolist() if len(support) < facts.n_features else None,
@@ -124,3 +134,21 @@ def _lines(calibrated: CalibratedPlan, released: Sequence[Released]) -> tuple[Re
             )
         )
     return tuple(lines)
+
+
+def dense_notes(prepared: PreparedFit, weights: FloatArray) -> tuple[str, ...]:
+    """Say where an l1 penalty left nearly every weight because the method adds noise to all of them."""
+    objective, nonzero, total = prepared.request.objective, np.count_nonzero(weights), weights.size
+    penalty = objective.penalty
+    sparse = isinstance(penalty, L1 | ElasticNet) and SeparablePenalty.of(penalty).l1 > 0.0
+    if not sparse or prepared.solver.name in _KEEP_FEW or total < _MANY or nonzero < _DENSE * total:
+        return ()
+    which = "solver='pursuit' or solver='wide'"
+    if objective.loss.n_outputs > 1:
+        which += ", which take two classes or multi_class='ovr'"
+    name = penalty.name.replace("_", "-")
+    return (
+        f"{nonzero:,} of {total:,} weights are not zero although the penalty is {name}: this method adds noise to all "
+        "of them, and the penalty removes only what is smaller than its strength. For few weights use a larger "
+        f"strength, or {which}",
+    )
