@@ -1,7 +1,7 @@
-"""The refit of a descent: the loss is minimised over the intercept and one factor for what each phase has learnt.
+"""The refit of a descent: the loss is minimised over the intercept and one factor for each direction that was learnt.
 
-It costs little, because it is a problem of a few columns: the scores of the phases, and a constant. Rows are mapped to
-their scores, so the queries are those of the descent in a metric. Proof: ``wide.proof.md``.
+It costs little, because it is a problem of a few columns: the scores along the directions, and a constant. Rows are
+mapped to their scores, so the queries are those of the descent in a metric. Proof: ``wide.proof.md``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dperm.solvers.central.auto.shrinkage import NULL_LEVEL, Descent, NullDistri
 from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
 from dperm.types import FloatArray
 
-__all__ = ["REFIT_LENGTH_SHARE", "REFIT_MOMENT_SHARE", "REFIT_STEPS", "Phase", "Refit"]
+__all__ = ["REFIT_LENGTH_SHARE", "REFIT_MOMENT_SHARE", "REFIT_STEPS", "Learnt", "Refit"]
 
 #: gradients of the refit
 REFIT_STEPS = 48
@@ -38,10 +38,15 @@ _LEAST_TYPICAL_SCORE = 0.7
 #: clip of a row of scores, in typical rows
 _SCORE_CLIP = 2.0
 #: budget shares of the refit for the length of the scores and for their second moments; its gradients get the rest
-REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE = 0.1, 0.2
-#: smallest factor of the short phase for classes, in typical scores: it keeps the ranking, and the shrinkage afterwards
-#: takes most of it away again where scores are noise. Tried: 0.05, 0.2 and 0.4; pure noise costs .002, .002, .013
-_LEAST_FACTOR = 0.2
+REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE = 0.3, 0.2
+#: smallest factor of the first direction for classes, in typical scores: it keeps the ranking, and the shrinkage
+#: afterwards takes most of it away again where scores are noise. Tried: 0.02, 0.1 and 0.2
+_LEAST_FACTOR = 0.1
+#: standard deviations by which the squared length of the weights must exceed that of their noise before it counts as
+#: signal. Tried: 0.5, 1.5 and 2.5; with 0.5 pure noise of 20 columns and 500 rows cost twice as much at epsilon 0.1
+_CLEAR_SIGNAL = 1.5
+#: largest score, in logits, that the refit starts from. Tried: 0.7, 1 and 3
+_LARGEST_START = 1.0
 #: a map whose largest entry is below this, or above its inverse, says nothing about the rows
 _SMALLEST_MAP = 1e-80
 #: height of the intercept column in the refit, in typical rows of scores
@@ -49,16 +54,40 @@ _HEIGHT = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Phase:
-    """What a phase has learnt: a weight for each column, the noise of a weight, and the rows' own part.
+class Learnt:
+    """A direction that was learnt: a weight for each column, and what is known about them.
 
-    ``own`` is the mean product of slope and score that a person's own gradient causes: it looks like signal in the rows
-    that the descent has seen, and helps nobody else.
+    Attributes
+    ----------
+    weights : array of shape (p,)
+        A weight for each column.
+    deviation : float
+        Standard deviation of the noise of a weight.
+    own : float
+        Mean product of slope and score that a person's own gradient causes: it looks like signal in the rows that the
+        descent has seen, and helps nobody else.
+    time : float
+        Sum of the step lengths; 0 where the weights are no plain sum of gradients, as with an l1 penalty.
     """
 
     weights: FloatArray
     deviation: float
     own: float
+    time: float = 0.0
+
+    def best_factor(self, square: float, curvature: float) -> float:
+        """Factor of the weights that minimises the loss, as far as the weights themselves and public numbers tell.
+
+        The weights are the time of the descent times the mean gradient on its way, plus noise. So their squared length
+        without noise and own part, over the time, is the slope of the loss along them; ``square``, the mean square of a
+        score, times ``curvature`` is its second derivative (one Newton step).
+        """
+        p = len(self.weights)
+        noise = self.deviation**2 * (p + _CLEAR_SIGNAL * math.sqrt(2.0 * p))
+        signal = float(self.weights @ self.weights) - noise - self.time * self.own
+        if not (self.time > 0.0 and square > 0.0 and signal > 0.0):
+            return 0.0
+        return signal / (self.time * curvature * square)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +136,7 @@ def _factors_at_least(least: FloatArray, v: FloatArray, matrix: FloatArray) -> F
 
 @dataclass(frozen=True)
 class Refit:
-    """Minimises the loss over the intercept and one factor for what each phase has learnt."""
+    """Minimises the loss over the intercept and one factor for each direction that was learnt."""
 
     objective: Objective
     holder: DataHolder
@@ -117,14 +146,14 @@ class Refit:
     clip: float | None
 
     def fitted(
-        self, start: FloatArray, phases: list[Phase], progress: Callable[[int], None]
+        self, start: FloatArray, learnt: list[Learnt], progress: Callable[[int], None]
     ) -> tuple[FloatArray, float]:
         """Return the change of the weights, and the factor by which the refit was shrunk."""
         facts, loss, recipe = self.holder.facts, self.objective.loss, recipe_for(self.objective.loss)
-        directions, own = self._directions(phases)
+        directions, own, factors = self._directions(learnt)
         inner = replace(
             facts,
-            n_features=len(phases),
+            n_features=len(learnt),
             d=directions.shape[1],
             intercept_height=_HEIGHT if facts.d > facts.n_features else 0.0,
         )
@@ -144,10 +173,11 @@ class Refit:
         independence = recipe.interpolate(recipe.label_independence, fraction)
         n_averaged = max(1, round(0.5 * (1.0 - fraction) * REFIT_STEPS))
         penalty = _PenaltyOfFactors.of(self.objective, rows.matrix, recipe.share_passed(clip_in_typical))
-        least = np.zeros(len(phases))
+        least = np.zeros(len(learnt))
         least[0] = _LEAST_FACTOR if loss.task == "classification" else 0.0
         own_slope = metric.row_map.matrix.T @ own
-        v, total = np.zeros(inner.d), np.zeros(inner.d)
+        first: FloatArray = np.linalg.solve(metric.row_map.matrix, factors).astype(np.float64, copy=False)
+        v, total = first, np.zeros(inner.d)
         for t, step in enumerate(steps):
             weights = start + rows.matrix @ v
             gradient = self.holder.release(MappedGradient(loss, weights, rows, clip, independence), mechanism) / facts.n
@@ -156,7 +186,7 @@ class Refit:
             progress(t + 1)
             if t >= REFIT_STEPS - n_averaged:
                 total = total + v
-        v = total / n_averaged
+        v = total / n_averaged - first
         response = ClippedResponse.of(loss, recipe, self.best, clip_in_typical, independence)
         descent = Descent(steps, 0.0, n_averaged, np.diag(penalty.ridge))
         null = NullDistribution.of(response, metric, descent, noise, facts.n, fraction**0.25)
@@ -166,30 +196,37 @@ class Refit:
         # a null test would throw the ranking of people away, which may be good where probabilities are not yet
         level = 1.0 if loss.task == "classification" else NULL_LEVEL
         move, factor = shrinkage(v, metric, null, recipe, inner, constant, targets_mean, level)
-        return directions @ move, factor
+        return directions @ (move + metric.row_map.matrix @ first), factor
 
-    def _directions(self, phases: list[Phase]) -> tuple[FloatArray, FloatArray]:
-        """Return a column of weights for each phase and one for the intercept, and the own part of each.
+    def _directions(self, learnt: list[Learnt]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return a column of weights for each direction and one for the intercept, their own parts, and first factors.
 
-        Scores are divided by the released mean length of a row of them, in standard deviations of their noise.
+        Scores are divided by the released mean length of a row of them, in standard deviations of their noise. The
+        refit starts from factors that follow from the weights, so that it loses little where noise hides its gradients.
         """
-        facts, neighbours = self.holder.facts, self.holder.neighbours
-        columns = np.zeros((facts.d, len(phases) + (facts.d > facts.n_features)))
-        own = np.zeros(columns.shape[1])
-        for k, phase in enumerate(phases):
-            unit = 1.0 / max(phase.deviation * self.row_length, 1e-200)
-            columns[: facts.n_features, k], own[k] = unit * phase.weights, unit * phase.own
+        facts, neighbours, recipe = self.holder.facts, self.holder.neighbours, recipe_for(self.objective.loss)
+        columns = np.zeros((facts.d, len(learnt) + (facts.d > facts.n_features)))
+        own, factors = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
+        for k, one in enumerate(learnt):
+            unit = 1.0 / max(one.deviation * self.row_length, 1e-200)
+            columns[: facts.n_features, k], own[k] = unit * one.weights, unit * one.own
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(RowLengths.name))
-        scores = _map_of(columns[:, : len(phases)], facts)
+        scores = _map_of(columns[:, : len(learnt)], facts)
         rows_times_mu = facts.n / mechanism.noise_multiplier / neighbours.records_apart
-        largest = math.sqrt(len(phases)) * max(_LEAST_SCORE, _SCORE_PER_ROW * rows_times_mu)
+        largest = math.sqrt(len(learnt)) * max(_LEAST_SCORE, _SCORE_PER_ROW * rows_times_mu)
         mean = float(self.holder.release(RowLengths(largest, scores), mechanism)[0]) / facts.n + 0.5 * largest
         typical = min(max(mean, _LEAST_TYPICAL_SCORE), largest)
         columns /= typical
         if facts.d > facts.n_features:
             columns[-1, -1] = _HEIGHT / facts.intercept_height
+        if self.objective.loss.task == "classification":  # tried for these only
+            for k, one in enumerate(learnt):
+                size = typical * one.deviation * self.row_length
+                curvature = recipe.curvature * min(1.0, self.clip or recipe.clip_high_noise)
+                # the mean size of normal scores is sqrt(2 / pi) of their deviation
+                factors[k] = min(size * one.best_factor(0.5 * math.pi * size**2, curvature), _LARGEST_START)
         # where scores are mostly signal, own parts change predictions as much as slopes, and the two effects cancel
-        return columns, own / typical * min(1.0, len(phases) / typical**2)
+        return columns, own / typical * min(1.0, len(learnt) / typical**2), factors
 
     def _metric(self, directions: FloatArray, inner: Facts) -> Metric:
         facts = self.holder.facts

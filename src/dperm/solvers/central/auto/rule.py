@@ -19,8 +19,9 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.central.auto.costs import cost_in_metric, cost_without_metric
 from dperm.solvers.central.auto.pursuit import SparsePursuit
-from dperm.solvers.central.auto.recipes import expected_noise, noise_fraction, recipe_for
+from dperm.solvers.central.auto.recipes import noise_fraction, recipe_for
 from dperm.solvers.central.auto.whitened import WhitenedDescent
 from dperm.solvers.central.auto.wide import WideDescent
 from dperm.solvers.central.gradient import GradientDescent
@@ -31,16 +32,16 @@ __all__ = ["Automatic"]
 _MAX_WHITENED_COLUMNS = 1500
 #: largest budget share of a regression's target mean, and the wanted share above which the mean gets more than usual
 _MAX_MEAN_SHARE, _FEW_ROWS = 0.7, 1.5
-#: number of columns, and noise fraction, from which `wide` is better than `whitened` although a metric would be seen:
-#: MNIST (784 columns) gains .007 to .009 of accuracy at epsilon 1 and 4
-_MANY_COLUMNS, _SOME_NOISE = 400, 1.0 / 3.0
+#: noise fraction below which the metric is taken: with so little noise a fit should resemble one without privacy, and a
+#: descent without a metric would never learn the directions in which rows vary little
+_SOME_NOISE = 1.0 / 3.0
 #: rows are short if their squared length is at most this share of what columns of the public spread would give
 _SHORT_ROWS = 0.25
 #: `wide`: rows times mu at which the refit would take the whole budget, and the limits of its share
-_ROWS_FOR_REFIT, _REFIT_SHARES = 60.0, (0.05, 0.2)
+_ROWS_FOR_REFIT, _REFIT_SHARES = 60.0, (0.05, 0.1)
 #: `wide`: rows times mu for which one step is long enough, the limits of the number of steps, the budget share of the
-#: mean row length, and the largest one of the target's mean
-_ROWS_OF_A_STEP, _STEPS_OF_WIDE, _LENGTH_SHARE, _MAX_TARGET_OF_WIDE = 4.5, (80, 256), 0.01, 0.6
+#: mean row length, and the largest one of class frequencies and of a target's mean
+_ROWS_OF_A_STEP, _STEPS_OF_WIDE, _LENGTH_SHARE, _MAX_TARGETS_OF_WIDE = 4.5, (80, 256), 0.01, (0.2, 0.6)
 #: weight of the intercept's noise against that of one column when the budget is balanced between them
 _INTERCEPT_WEIGHT = 2.0
 
@@ -63,7 +64,7 @@ class Automatic(Solver):
         sparse = SeparablePenalty.of(objective.penalty).l1 > 0.0
         if sparse and noise_dominates and not _short_rows(facts):
             return self._pursuit(loss, facts, mu, neighbours)
-        if many or (not sparse and _without_metric(loss, facts, mu, neighbours)):
+        if many or _without_metric(loss, facts, mu, neighbours):
             return self._wide(loss, facts, mu, neighbours)
         return self._whitened(loss, facts, mu, neighbours)
 
@@ -81,7 +82,7 @@ class Automatic(Solver):
         """As many steps as the descent needs for its time; a refit that is precise enough."""
         rows_times_mu = facts.n * mu / neighbours.records_apart
         refit = min(max((_ROWS_FOR_REFIT / rows_times_mu) ** 2, _REFIT_SHARES[0]), _REFIT_SHARES[1])
-        target = min(_target_share(loss, facts, mu, neighbours), _MAX_TARGET_OF_WIDE)
+        target = min(_target_share(loss, facts, mu, neighbours), _MAX_TARGETS_OF_WIDE[loss.task == "regression"])
         deviation = min(target, 0.05)
         rest = 1.0 - target - refit - _LENGTH_SHARE - (deviation if loss.task == "regression" else 0.0)
         n_steps = math.ceil(rows_times_mu * math.sqrt(rest) / _ROWS_OF_A_STEP)
@@ -122,16 +123,13 @@ class Automatic(Solver):
 
 
 def _without_metric(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> bool:
-    """Whether a descent in a released metric would cost more than one without it.
-
-    The noise of the former grows with the square of the number of columns. Where it exceeds all that the columns can
-    explain, the metric is of no use. With many columns it takes less.
-    """
-    recipe = recipe_for(loss)
-    explainable = recipe.explainable * (1.0 if recipe.slope is None else recipe.slope**2)
-    if expected_noise(loss, facts, mu, neighbours) >= explainable:
-        return True
-    return facts.d > _MANY_COLUMNS and noise_fraction(loss, facts, mu, neighbours) > _SOME_NOISE
+    """Whether a descent without a metric has the smaller predicted cost."""
+    if noise_fraction(loss, facts, mu, neighbours) < _SOME_NOISE:
+        return False
+    rows_times_mu = facts.n * mu / neighbours.records_apart
+    duration = WideDescent(_STEPS_OF_WIDE[1]).duration(loss, rows_times_mu)
+    without = cost_without_metric(loss, facts.d, duration, rows_times_mu)
+    return without < cost_in_metric(loss, facts, mu, neighbours)
 
 
 def _short_rows(facts: Facts) -> bool:

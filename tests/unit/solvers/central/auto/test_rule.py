@@ -77,6 +77,18 @@ def test_wide_data_are_not_whitened(loss, penalty):
     assert isinstance(chosen(loss, penalty, 400, 30, 0.1), WideDescent)  # the noise of a metric exceeds any signal
 
 
+def test_the_cheaper_geometry_is_chosen():
+    """The metric costs noise in proportion to the squared number of columns, the other descent what it misses."""
+    sizes = [chosen(Logistic(), L2(0.1), 2000, p, 0.5, Neighbours.ZERO_OUT) for p in (10, 30, 100, 300)]
+    assert [isinstance(solver, WideDescent) for solver in sizes] == [False, False, True, True]
+    rows = [chosen(Logistic(), L2(0.1), n, 100, 1.0, Neighbours.ZERO_OUT) for n in (300, 1500, 30_000, 300_000)]
+    assert [isinstance(solver, WideDescent) for solver in rows] == [True, True, False, False]
+
+
+def test_without_noise_the_metric_is_taken_however_few_rows_there_are():
+    assert isinstance(chosen(Logistic(), L2(0.1), 100, 300, 1e5), WhitenedDescent)
+
+
 def test_declared_short_rows_are_not_searched_for_single_columns():
     objective = Objective(Logistic(), L1(0.1))
     for row_bound, wanted in ((2000**0.5, SparsePursuit), (8.0, WideDescent)):
