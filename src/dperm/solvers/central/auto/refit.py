@@ -52,18 +52,33 @@ _HEIGHT = 0.5
 class Phase:
     """What a phase has learnt: a weight for each column, the noise of a weight, and the rows' own part.
 
-    ``own`` is the mean product of slope and score that a person's own gradient causes: it looks like signal in the rows
-    that the descent has seen, and helps nobody else.
+    ``deviation`` is the noise of a weight without a penalty, the unit of scores; ``noise`` is what an l2 penalty leaves
+    of it. ``own`` is the mean product of slope and score that a person's own gradient causes: it looks like signal in
+    the rows that the descent has seen, and helps nobody else.
     """
 
     weights: FloatArray
     deviation: float
+    noise: float
     own: float
+
+    @property
+    def signal(self) -> float:
+        """Root of the share of the weights' squared length that is not noise; at least one deviation of that share."""
+        noisy = np.count_nonzero(self.weights)  # an l1 penalty leaves few
+        if not noisy:
+            return 1.0
+        square = float(np.square(self.weights / max(self.noise, 1e-200)).sum())
+        return math.sqrt(min(max(1.0 - noisy / square, math.sqrt(2.0 / noisy)), 1.0))
 
 
 @dataclass(frozen=True, eq=False)
 class _PenaltyOfFactors:
-    """The penalty as a function of the refit's coordinates, ``share`` of it because clipping shortens gradients too."""
+    """The penalty as a function of the refit's coordinates, ``share`` of it because clipping shortens gradients too.
+
+    The length of weights is mostly that of their noise, which says nothing about how large weights should be. So an l2
+    penalty counts what is left of their squared length without the known noise.
+    """
 
     matrix: FloatArray
     #: strength of the l1 penalty for each weight
@@ -72,11 +87,12 @@ class _PenaltyOfFactors:
     ridge: FloatArray
 
     @classmethod
-    def of(cls, objective: Objective, matrix: FloatArray, share: float) -> _PenaltyOfFactors:
+    def of(cls, objective: Objective, matrix: FloatArray, signal: FloatArray, share: float) -> _PenaltyOfFactors:
+        """Build it; ``signal`` is the part of ``matrix`` that is not noise."""
         penalty = SeparablePenalty.of(objective.penalty)
         penalised = np.full(len(matrix), share)
         penalised[list(objective.unpenalised)] = 0.0
-        return cls(matrix, penalty.l1 * penalised, matrix.T @ (penalty.l2 * penalised[:, None] * matrix))
+        return cls(matrix, penalty.l1 * penalised, signal.T @ (penalty.l2 * penalised[:, None] * signal))
 
     def slope_of_l1(self, weights: FloatArray) -> FloatArray:
         slope: FloatArray = self.matrix.T @ (self.l1 * np.sign(weights))
@@ -143,7 +159,10 @@ class Refit:
         steps = recipe.first_step(fraction, time, REFIT_STEPS, 0.0) * recipe.step_decay(fraction, REFIT_STEPS)
         independence = recipe.interpolate(recipe.label_independence, fraction)
         n_averaged = max(1, round(0.5 * (1.0 - fraction) * REFIT_STEPS))
-        penalty = _PenaltyOfFactors.of(self.objective, rows.matrix, recipe.share_passed(clip_in_typical))
+        signal = directions.copy()
+        signal[:, : len(phases)] *= [phase.signal for phase in phases]
+        signal = signal @ metric.row_map.matrix
+        penalty = _PenaltyOfFactors.of(self.objective, rows.matrix, signal, recipe.share_passed(clip_in_typical))
         least = np.zeros(len(phases))
         least[0] = _LEAST_FACTOR if loss.task == "classification" else 0.0
         own_slope = metric.row_map.matrix.T @ own

@@ -39,6 +39,7 @@ from dperm.solvers.central.auto.refit import REFIT_LENGTH_SHARE, REFIT_MOMENT_SH
 from dperm.solvers.central.auto.shrinkage import (
     NO_INFORMATIVE_COLUMN,
     NO_WEIGHTS,
+    Descent,
 )
 from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
@@ -188,7 +189,8 @@ class WideDescent(Solver):
         clip_in_typical = clip / (best.slope * row_length)
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         rows_times_mu = facts.n * math.sqrt(self.n_steps) / mechanism.noise_multiplier / holder.neighbours.records_apart
-        sparse = SeparablePenalty.of(objective.penalty).l1 > 0.0
+        penalty = SeparablePenalty.of(objective.penalty)
+        sparse, l2 = penalty.l1 > 0.0, penalty.l2
         unit = recipe.curvature * min(1.0, clip_in_typical) * row_length**2
         weights, phases, done = start, list[Phase](), 0
         for n_steps, duration in self._phases(loss, rows_times_mu, clip_in_typical, sparse):
@@ -205,7 +207,7 @@ class WideDescent(Solver):
                 done += 1
                 if progress is not None:
                     progress(done, self.n_steps + REFIT_STEPS)
-            learnt = (total / n_averaged - before)[: facts.n_features]
+            learnt = (total / n_averaged - _left(n_steps, n_averaged, step * l2) * before)[: facts.n_features]
             in_all = n_steps * step / (1.0 - _MOMENTUM)
             # an average over the last half has noise of two thirds of the variance
             deviation = in_all / math.sqrt(n_steps) * noise * (1.0 if n_averaged == 1 else math.sqrt(2.0 / 3.0))
@@ -213,8 +215,11 @@ class WideDescent(Solver):
                 learnt = np.zeros_like(learnt)
             elif sparse:
                 learnt = np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0)
-            own = in_all * clip * best.slope * row_length / facts.n if self.correct_overfit else 0.0
-            phases.append(Phase(learnt, deviation, own))
+            # along directions in which nobody's data vary, only an l2 penalty shrinks noise and own parts
+            descent = Descent(np.full(n_steps, step), _MOMENTUM, n_averaged, l2)
+            noise_gain, slope_gain = (float(gain[0]) for gain in descent.gains(np.zeros(1)))
+            own = slope_gain * clip * best.slope * row_length / facts.n if self.correct_overfit else 0.0
+            phases.append(Phase(learnt, deviation, math.sqrt(noise_gain) * noise, own))
         return phases
 
     # ------------------------------------------------------------------------------------------------ forecast
@@ -253,3 +258,15 @@ class WideDescent(Solver):
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
             min_column_deviation=min_deviation,
         )
+
+
+def _left(n_steps: int, n_averaged: int, shrunk: float) -> float:
+    """Share of a weight that a phase without gradients leaves, on average over its last steps.
+
+    ``shrunk`` is step length times l2 strength.
+    """
+    weight, before, total = 1.0, 1.0, 0.0
+    for t in range(n_steps):
+        weight, before = (weight + _MOMENTUM * (weight - before)) / (1.0 + shrunk), weight
+        total += weight * (t >= n_steps - n_averaged)
+    return total / n_averaged

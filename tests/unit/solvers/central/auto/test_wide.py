@@ -146,6 +146,17 @@ def test_a_strong_l2_penalty_does_not_make_the_refit_diverge():
     assert coefficients[2] < 1e-3
 
 
+def test_noise_in_the_weights_does_not_count_in_an_l2_penalty():
+    """Short rows need large weights; the length of the noise in thousands of weights used to keep them small."""
+    X, y = texts(3000, seed=1)
+    bounds = Bounds(centre=0, scale=1, clip=1, row_norm=1.0, classes=[0, 1])
+    losses = []
+    for penalty in ("l2", "none"):
+        p = fitted(X[:2000], y[:2000], bounds=bounds, penalty=penalty).predict_proba(X[2000:])
+        losses.append(-np.log(p[np.arange(1000), y[2000:]]).mean())
+    assert losses[0] < losses[1] + 0.05 < np.log(2.0)
+
+
 @pytest.mark.parametrize("strength", [1e60, 1e95, 1e300])
 def test_no_penalty_is_so_strong_that_a_release_is_left_out(strength):
     X, y = texts(100, 300)
