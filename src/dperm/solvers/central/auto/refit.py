@@ -17,7 +17,7 @@ from dperm.data.design.row_map import RowMap
 from dperm.data.holding.holder import DataHolder
 from dperm.objective import Objective, Squared
 from dperm.objective.penalties import SeparablePenalty
-from dperm.privacy.accounting.calibration import CalibratedPlan
+from dperm.privacy.accounting.calibration import CalibratedPlan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
@@ -32,20 +32,20 @@ __all__ = ["REFIT_LENGTH_SHARE", "REFIT_MOMENT_SHARE", "REFIT_STEPS", "Phase", "
 #: gradients of the refit
 REFIT_STEPS = 48
 #: largest score that the refit is prepared for: this many standard deviations of its noise, and per row times mu
-_LEAST_SCORE, _SCORE_PER_ROW = 3.0, 0.1
+LEAST_SCORE, SCORE_PER_ROW = 3.0, 0.1
 #: least typical score: noise alone has a mean size of 0.8 standard deviations
-_LEAST_TYPICAL_SCORE = 0.7
+LEAST_TYPICAL_SCORE = 0.7
 #: clip of a row of scores, in typical rows
 _SCORE_CLIP = 2.0
 #: budget shares of the refit for the length of the scores and for their second moments; its gradients get the rest
 REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE = 0.1, 0.2
 #: smallest factor of the short phase for classes, in typical scores: it keeps the ranking, and the shrinkage afterwards
 #: takes most of it away again where scores are noise. Tried: 0.05, 0.2 and 0.4; pure noise costs .002, .002, .013
-_LEAST_FACTOR = 0.2
+LEAST_FACTOR = 0.2
 #: a map whose largest entry is below this, or above its inverse, says nothing about the rows
 _SMALLEST_MAP = 1e-80
 #: height of the intercept column in the refit, in typical rows of scores
-_HEIGHT = 0.5
+HEIGHT = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class Phase:
 
 
 @dataclass(frozen=True, eq=False)
-class _PenaltyOfFactors:
+class PenaltyOfFactors:
     """The penalty as a function of the refit's coordinates, ``share`` of it because clipping shortens gradients too.
 
     The length of weights is mostly that of their noise, which says nothing about how large weights should be. So an l2
@@ -87,7 +87,7 @@ class _PenaltyOfFactors:
     ridge: FloatArray
 
     @classmethod
-    def of(cls, objective: Objective, matrix: FloatArray, signal: FloatArray, share: float) -> _PenaltyOfFactors:
+    def of(cls, objective: Objective, matrix: FloatArray, signal: FloatArray, share: float) -> PenaltyOfFactors:
         """Build it; ``signal`` is the part of ``matrix`` that is not noise."""
         penalty = SeparablePenalty.of(objective.penalty)
         penalised = np.full(len(matrix), share)
@@ -105,7 +105,7 @@ class _PenaltyOfFactors:
         return out
 
 
-def _map_of(matrix: FloatArray, facts: Facts) -> RowMap:
+def map_of(matrix: FloatArray, facts: Facts) -> RowMap:
     """Return a map of rows; where nothing is left of the columns, one that lets every release be made nevertheless."""
     largest = float(np.abs(matrix).max(initial=0.0))
     usable = _SMALLEST_MAP <= largest <= 1.0 / _SMALLEST_MAP
@@ -132,6 +132,20 @@ class Refit:
     row_length: float
     clip: float | None
 
+    @staticmethod
+    def releases(share: float, n_phases: int) -> tuple[int, float, list[PlannedRelease]]:
+        """Number of lengths of scores and their budget share, and the other planned releases."""
+        moments, ratio = share * REFIT_MOMENT_SHARE, MappedSecondMoment.replacement_ratio
+        gradients = share * (1.0 - REFIT_LENGTH_SHARE - REFIT_MOMENT_SHARE)
+        return (
+            1,
+            share * REFIT_LENGTH_SHARE,
+            [
+                PlannedRelease(MappedSecondMoment.name, "gaussian", 1, moments, replacement_ratio=ratio),
+                PlannedRelease(MappedGradient.name, "gaussian", REFIT_STEPS, gradients),
+            ],
+        )
+
     def fitted(
         self, start: FloatArray, phases: list[Phase], progress: Callable[[int], None]
     ) -> tuple[FloatArray, float]:
@@ -142,10 +156,10 @@ class Refit:
             facts,
             n_features=len(phases),
             d=directions.shape[1],
-            intercept_height=_HEIGHT if facts.d > facts.n_features else 0.0,
+            intercept_height=HEIGHT if facts.d > facts.n_features else 0.0,
         )
         metric = self._metric(directions, inner)
-        rows = _map_of(directions @ metric.row_map.matrix, facts)
+        rows = map_of(directions @ metric.row_map.matrix, facts)
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedGradient.name))
         mu = math.sqrt(REFIT_STEPS) / mechanism.noise_multiplier
         excess = expected_noise(loss, inner, mu, self.holder.neighbours)
@@ -162,9 +176,9 @@ class Refit:
         signal = directions.copy()
         signal[:, : len(phases)] *= [phase.signal for phase in phases]
         signal = signal @ metric.row_map.matrix
-        penalty = _PenaltyOfFactors.of(self.objective, rows.matrix, signal, recipe.share_passed(clip_in_typical))
+        penalty = PenaltyOfFactors.of(self.objective, rows.matrix, signal, recipe.share_passed(clip_in_typical))
         least = np.zeros(len(phases))
-        least[0] = _LEAST_FACTOR if loss.task == "classification" else 0.0
+        least[0] = LEAST_FACTOR if loss.task == "classification" else 0.0
         own_slope = metric.row_map.matrix.T @ own
         v, total = np.zeros(inner.d), np.zeros(inner.d)
         for t, step in enumerate(steps):
@@ -199,21 +213,21 @@ class Refit:
             unit = 1.0 / max(phase.deviation * self.row_length, 1e-200)
             columns[: facts.n_features, k], own[k] = unit * phase.weights, unit * phase.own
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(RowLengths.name))
-        scores = _map_of(columns[:, : len(phases)], facts)
+        scores = map_of(columns[:, : len(phases)], facts)
         rows_times_mu = facts.n / mechanism.noise_multiplier / neighbours.records_apart
-        largest = math.sqrt(len(phases)) * max(_LEAST_SCORE, _SCORE_PER_ROW * rows_times_mu)
+        largest = math.sqrt(len(phases)) * max(LEAST_SCORE, SCORE_PER_ROW * rows_times_mu)
         mean = float(self.holder.release(RowLengths(largest, scores), mechanism)[0]) / facts.n + 0.5 * largest
-        typical = min(max(mean, _LEAST_TYPICAL_SCORE), largest)
+        typical = min(max(mean, LEAST_TYPICAL_SCORE), largest)
         columns /= typical
         if facts.d > facts.n_features:
-            columns[-1, -1] = _HEIGHT / facts.intercept_height
+            columns[-1, -1] = HEIGHT / facts.intercept_height
         # where scores are mostly signal, own parts change predictions as much as slopes, and the two effects cancel
         return columns, own / typical * min(1.0, len(phases) / typical**2)
 
     def _metric(self, directions: FloatArray, inner: Facts) -> Metric:
         facts = self.holder.facts
-        clip = _SCORE_CLIP * math.hypot(1.0, _HEIGHT)
-        query = MappedSecondMoment(clip, _map_of(directions, facts))
+        clip = _SCORE_CLIP * math.hypot(1.0, HEIGHT)
+        query = MappedSecondMoment(clip, map_of(directions, facts))
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedSecondMoment.name))
         sensitivity = query.sensitivity(facts, self.holder.neighbours)
         noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n

@@ -3,13 +3,14 @@
 In a generalised linear model noise in directions that rows do not reach costs nothing. So the harm of the noise of a
 descent without a metric grows with the length of the rows and the time of the descent, not with the number of columns
 (Song et al. 2021). Two phases descend from the best constant, a short one and a longer one, and move the columns'
-weights only. How long is best depends on the data. So a refit follows, in which the loss is minimised over three
-numbers: the intercept, and one factor for what each phase has learnt. It costs little, because it is a problem of three
-columns: the scores of the two phases, and a constant.
+weights only. How long is best depends on the data. So a refit follows, in which the loss is minimised over few numbers:
+the intercept (of each class), and one factor for what each phase has learnt. It costs little, because it is a problem
+of few columns: the scores of the two phases, and a constant.
 
 **Guarantee.** Released to whoever sees the model or any step: target mean, for regression the mean deviation of the
 target, mean row length, ``n_steps`` clipped gradient sums of the columns, and in the refit the mean length of the
-scores, their second moments and ``REFIT_STEPS`` clipped gradient sums, all with Gaussian noise. Composition is exact.
+scores, their second moments (for more than two classes, the mean length for each phase instead) and ``REFIT_STEPS``
+clipped gradient sums, all with Gaussian noise. Composition is exact.
 Everything is fixed in advance except clips, weights, step lengths and the map of the refit, which use earlier releases
 only. Proof: ``wide.proof.md``.
 """
@@ -30,12 +31,14 @@ from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
+from dperm.queries.class_scores import ClassScoreGradient
 from dperm.queries.gradients import FeatureGradient
-from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
+from dperm.queries.whitened import MappedGradient, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.auto.class_refit import ClassRefit, class_shares, class_spread
 from dperm.solvers.central.auto.metric import MetricProx
 from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
-from dperm.solvers.central.auto.refit import REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE, REFIT_STEPS, Phase, Refit
+from dperm.solvers.central.auto.refit import REFIT_STEPS, Phase, Refit
 from dperm.solvers.central.auto.shrinkage import (
     NO_INFORMATIVE_COLUMN,
     NO_WEIGHTS,
@@ -62,6 +65,9 @@ _LEAST_LENGTH = 2.0
 _LEAST_LENGTH_SHARE = 1e-3
 #: with an l1 penalty, weights of fewer standard deviations of their noise become 0
 _CLEAR_WEIGHT = 2.5
+#: cost of noise for many classes against that for two: slopes and so clips are sqrt(2) times as long, and the curvature
+#: of the loss along the scores is 1 in place of a quarter (see `class_refit.py`)
+_NOISE_OF_CLASSES = 8.0
 #: weights below this share of their noise, as under an extremely strong penalty, are nothing but rounding
 _NOTHING = 1e-9
 
@@ -120,22 +126,18 @@ class WideDescent(Solver):
 
     # ------------------------------------------------------------------------------------------------ plan
     def plan(self, objective: Objective, facts: Facts) -> Plan:
-        self.require_one_output(objective)
         MetricProx.check(objective)
         FeatureGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
-        ratio = MappedSecondMoment.replacement_ratio
         releases = self.starting_point.releases(objective.loss, facts)
-        lengths = self.length_share + self.refit_share * REFIT_LENGTH_SHARE
         rest = 1.0 - sum(release.share for release in releases) - self.length_share - self.refit_share
-        moments = self.refit_share * REFIT_MOMENT_SHARE
-        refit = self.refit_share * (1.0 - REFIT_LENGTH_SHARE - REFIT_MOMENT_SHARE)
+        refit = ClassRefit if objective.loss.n_outputs > 1 else Refit
+        n_lengths, length_share, last = refit.releases(self.refit_share, 1 if _is_sparse(objective) else 2)
         return Plan(
             (
                 *releases,
-                PlannedRelease(RowLengths.name, "gaussian", 2, lengths),
+                PlannedRelease(RowLengths.name, "gaussian", 1 + n_lengths, self.length_share + length_share),
                 PlannedRelease(FeatureGradient.name, "gaussian", self.n_steps, rest),
-                PlannedRelease(MappedSecondMoment.name, "gaussian", 1, moments, replacement_ratio=ratio),
-                PlannedRelease(MappedGradient.name, "gaussian", REFIT_STEPS, refit),
+                *last,
             )
         )
 
@@ -147,9 +149,9 @@ class WideDescent(Solver):
         calibrated: CalibratedPlan,
         progress: Progress | None = None,
     ) -> Solution:
-        facts = holder.facts
-        best = self.starting_point.release(objective.loss, holder, calibrated)
-        start = np.zeros(facts.d)
+        facts, loss = holder.facts, objective.loss
+        best = self.starting_point.release(loss, holder, calibrated)
+        start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
         if best.constant is not None:
             start[-1] = best.constant / facts.intercept_height
         lengths = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
@@ -158,7 +160,8 @@ class WideDescent(Solver):
         noise = 0.5 * longest * lengths.noise_multiplier * holder.neighbours.records_apart / facts.n
         row_length = min(max(mean, _LEAST_LENGTH * noise, _LEAST_LENGTH_SHARE * longest), longest)
         phases = self._descend(objective, holder, calibrated, best, start, row_length, progress)
-        refit = Refit(objective, holder, calibrated, best, row_length, self.clip)
+        make = Refit if loss.n_outputs == 1 else ClassRefit
+        refit = make(objective, holder, calibrated, best, row_length, self.clip)
 
         def in_refit(done: int) -> None:
             if progress is not None:
@@ -189,8 +192,8 @@ class WideDescent(Solver):
         clip_in_typical = clip / (best.slope * row_length)
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         rows_times_mu = facts.n * math.sqrt(self.n_steps) / mechanism.noise_multiplier / holder.neighbours.records_apart
-        penalty = SeparablePenalty.of(objective.penalty)
-        sparse, l2 = penalty.l1 > 0.0, penalty.l2
+        slope = best.slope if loss.n_outputs == 1 else class_spread(class_shares(best, loss.n_outputs))
+        sparse, l2 = _is_sparse(objective), SeparablePenalty.of(objective.penalty).l2
         unit = recipe.curvature * min(1.0, clip_in_typical) * row_length**2
         weights, phases, done = start, list[Phase](), 0
         for n_steps, duration in self._phases(loss, rows_times_mu, clip_in_typical, sparse):
@@ -218,7 +221,7 @@ class WideDescent(Solver):
             # along directions in which nobody's data vary, only an l2 penalty shrinks noise and own parts
             descent = Descent(np.full(n_steps, step), _MOMENTUM, n_averaged, l2)
             noise_gain, slope_gain = (float(gain[0]) for gain in descent.gains(np.zeros(1)))
-            own = slope_gain * clip * best.slope * row_length / facts.n if self.correct_overfit else 0.0
+            own = slope_gain * clip * slope * row_length / facts.n if self.correct_overfit else 0.0
             phases.append(Phase(learnt, deviation, math.sqrt(noise_gain) * noise, own))
         return phases
 
@@ -231,17 +234,21 @@ class WideDescent(Solver):
         neighbours: Neighbours,
         **assumed: float | None,
     ) -> Forecast | None:
-        recipe = recipe_for(objective.loss)
+        loss, recipe, n_classes = objective.loss, recipe_for(objective.loss), objective.loss.n_outputs
         square = 1.0 if recipe.slope is None else recipe.slope**2
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
-        mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(MappedGradient.name)
-        refit = expected_noise(objective.loss, replace(facts, d=3), mu, neighbours)
+        gradients, d = (MappedGradient, 3) if n_classes == 1 else (ClassScoreGradient, 2 + n_classes)
+        mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(gradients.name)
+        refit = expected_noise(loss, replace(facts, d=d), mu, neighbours) / n_classes
         mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(FeatureGradient.name)
-        rows_times_mu, sparse = facts.n * mu / neighbours.records_apart, SeparablePenalty.of(objective.penalty).l1 > 0.0
-        phases = self._phases(objective.loss, rows_times_mu, self.clip or recipe.clip_high_noise, sparse)
+        rows_times_mu = facts.n * mu / neighbours.records_apart
+        phases = self._phases(loss, rows_times_mu, self.clip or recipe.clip_high_noise, _is_sparse(objective))
         duration = sum(one for _, one in phases)
         noise = square * (duration / rows_times_mu) ** 2 / (8.0 * recipe.curvature)
         columns = recipe.explainable * square
+        if n_classes > 1:
+            noise *= _NOISE_OF_CLASSES * (1.0 - 1.0 / n_classes)
+            columns *= math.log2(n_classes)  # as the entropy of equal classes grows
         directions = math.sqrt(facts.d)
         missed = math.exp(-2.0 * duration / directions)
         min_deviation = math.sqrt(math.log(2.0) * directions / duration) * facts.spread / (2.0 * facts.value_bound)
@@ -270,3 +277,8 @@ def _left(n_steps: int, n_averaged: int, shrunk: float) -> float:
         weight, before = (weight + _MOMENTUM * (weight - before)) / (1.0 + shrunk), weight
         total += weight * (t >= n_steps - n_averaged)
     return total / n_averaged
+
+
+def _is_sparse(objective: Objective) -> bool:
+    """Whether an l1 penalty asks for weights of zero; then there is one phase."""
+    return SeparablePenalty.of(objective.penalty).l1 > 0.0
