@@ -19,7 +19,7 @@ CASES = {case.name: case for case in all_cases()}
 CENTRAL = [case.name for case in CASES.values() if case.family == "central"]
 RELEASES = {
     "auto, two classes": ("target moment", "row lengths", "mapped second moment", "mapped gradient"),
-    "auto, three classes": ("class counts", "row lengths", "mapped second moment", "mapped gradient"),
+    "whitened, three classes": ("class counts", "row lengths", "mapped second moment", "mapped gradient"),
     "auto, numbers": ("target moment", "target deviation", "row lengths", "mapped second moment", "mapped gradient"),
     "wide, two classes": (
         "target moment",
@@ -28,6 +28,7 @@ RELEASES = {
         "mapped second moment",
         "mapped gradient",
     ),
+    "wide, three classes": ("class counts", "row lengths", "feature gradient", "class score gradient"),
     "pursuit, two classes": ("target moment", "greedy scores", "gradient coordinate"),
     "pursuit, numbers": ("target moment", "target deviation", "greedy scores", "gradient coordinate"),
 }

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from dperm.data.design.row_map import RowMap
 from dperm.data.design.weights import BoxedWeights
 from dperm.objective import LOSSES, Logistic, Multinomial
-from dperm.queries import QUERIES, FirstMoment, FullGradient, GradientCoordinate, QuantileScores, SecondMoment
+from dperm.queries import (
+    QUERIES,
+    ClassScoreGradient,
+    FirstMoment,
+    FullGradient,
+    GradientCoordinate,
+    QuantileScores,
+    SecondMoment,
+)
 from dperm.testing import QUERY_EXAMPLES, ContractViolation, check_query
 from dperm.testing.data import Layout
 from dperm.testing.examples import LOSS_EXAMPLES
@@ -89,6 +98,19 @@ class MomentOfSquares(FirstMoment):
         return super().evaluate(data) * (1.0 + data.design.norms().max())
 
 
+class ShortensEachFactorAlone(ClassScoreGradient):
+    """Limits every number of a person's gradient, not its length."""
+
+    def shortened(self, scores, target, unit):
+        wide = replace(self, clip=2.0**100)
+        return np.clip(ClassScoreGradient.shortened(wide, scores, target, unit), -self.clip / unit, self.clip / unit)
+
+
+def class_scores(rng, facts):
+    rows = RowMap(1e3 * rng.normal(size=(facts.d, 6)), facts.grids)
+    return [ShortensEachFactorAlone(Multinomial(3), rows, np.ones(2), np.zeros(3), np.ones(3), 0.2)]
+
+
 def weights(facts):
     return np.full(facts.d, 1e3)
 
@@ -106,6 +128,7 @@ def weights(facts):
         ),
         (lambda rng, f: [ClipsByTheWrongNorm(Logistic(), s * weights(f)) for s in (0, 1, -1)], False),
         (lambda rng, f: [DoublesTheDiagonal()], False),
+        (class_scores, False),
         (lambda rng, f: [MomentOfSquares(0.5)], False),
         (lambda rng, f: [TakesTheSampleQuantile(0, 0.5, np.array([-1.0, 0.0, 1.0, 1e9]))], True),
     ],

@@ -13,7 +13,7 @@ from dperm.objective import L2, Logistic, Objective
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import FullGradient, TargetMoment
-from dperm.solvers import SOLVERS, GradientDescent, Solution, WhitenedDescent
+from dperm.solvers import SOLVERS, GradientDescent, Solution, WhitenedDescent, WideDescent
 from dperm.solvers.base import Solver
 from dperm.solvers.central.auto.starting_point import StartingPoint
 from dperm.testing import (
@@ -133,16 +133,21 @@ class ReadsTheData(StartingPoint):
     ("attribute", "task"),
     [("noise", "regression"), ("skew", "regression"), ("slope", "regression"), ("constant", "classification")],
 )
-def test_a_start_that_reads_the_data_is_caught(attribute, task):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(WhitenedDescent, {"noise_fraction": 0.3}), (WideDescent, {"n_steps": 4})],
+    ids=["whitened", "wide"],
+)
+def test_a_start_that_reads_the_data_is_caught(kind, options, attribute, task):
     """Leaks that binary labels do not show: in the mean of a regression, in its skew, in the shares of many classes."""
 
-    class Leaks(WhitenedDescent):
+    class Leaks(kind):
         @property
         def starting_point(self):
             return ReadsTheData(self.target_share, self.deviation_share, attribute, task)
 
     with pytest.raises(ContractViolation, match=r"different|depends on the data"):
-        check_non_interference(Leaks(noise_fraction=0.3))
+        check_non_interference(Leaks(**options))
 
 
 class PenalisesTheIntercept(GradientDescent):

@@ -131,7 +131,7 @@ def test_no_test_uses_a_private_name_of_another_room(test):
 # ------------------------------------------------------------------------------------- the path of a fit
 def test_a_central_fit_passes_few_files():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (300, 5))
+    X = rng.uniform(-1.0, 1.0, (3000, 5))
     y = (X[:, 0] > 0).astype(int)
     model = DPLogisticRegression(1.0, bounds=Bounds(features=(-1, 1), classes=[0, 1]))
     model.fit(X, y)  # imports and compiles, which is not the path of a fit

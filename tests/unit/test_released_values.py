@@ -68,6 +68,11 @@ def fits():
             *classes(3)
         ),
     )
+    three = Bounds(features=(-1, 1), classes=[0, 1, 2])
+    yield (
+        "wide three classes",
+        lambda: dperm.DPLogisticRegression(2.0, bounds=three, solver="wide", **SEED).fit(*classes(3)),
+    )
     yield "bought bounds", lambda: dperm.DPLogisticRegression(5.0, bounds=None, **SEED).fit(*classes())
     yield (
         "zero-out",

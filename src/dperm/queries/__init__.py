@@ -7,6 +7,7 @@ the contract suites.
 """
 
 from dperm.data.holding.holder import Query
+from dperm.queries.class_scores import ClassScoreGradient
 from dperm.queries.evaluation import CorrectPredictions, SquaredErrors
 from dperm.queries.gradients import FeatureGradient, FullGradient, GradientBlock, GradientCoordinate
 from dperm.queries.greedy import GreedyScores
@@ -31,6 +32,7 @@ __all__ = [
     "QUERIES",
     "AtomScores",
     "ClassCounts",
+    "ClassScoreGradient",
     "ClippedPredictions",
     "CorrectPredictions",
     "Curvature",
@@ -88,6 +90,7 @@ QUERIES: dict[str, type[Query]] = {
         RowLengths,
         MappedSecondMoment,
         MappedGradient,
+        ClassScoreGradient,
         CorrectPredictions,
         SquaredErrors,
         WeightedRows,

@@ -15,6 +15,7 @@ _QUERIES = {
     "atom score": "score of the chosen column",
     "atom scores": _CHOICE,
     "class counts": "number of people per class",
+    "class score gradient": f"{_GRADIENT} in factors of scores and in intercepts",
     "clipped predictions": "partial predictions of every person",
     "correct predictions": "number of correct predictions",
     "curvature": "second derivatives of the loss",

@@ -23,6 +23,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, Mecha
 from dperm.queries import (
     AtomScores,
     ClassCounts,
+    ClassScoreGradient,
     ClippedPredictions,
     CorrectPredictions,
     Curvature,
@@ -238,6 +239,17 @@ def _mapped_moments(rng: Any, facts: Facts) -> list[Query]:
     return [MappedSecondMoment(clip, rows) for rows in _maps(rng, facts) for clip in (0.3, 2.0 * facts.row_bound)]
 
 
+def _class_scores(rng: Any, facts: Facts) -> list[Query]:
+    queries: list[Query] = []
+    for n_factors, size in ((1, 1.0), (2, 1e3)):
+        rows = RowMap(size * rng.normal(size=(facts.d, 3 * n_factors)), facts.grids)
+        for heights in (np.zeros(0), np.full(3, 0.7)):
+            for clip, label_independence in ((1e6, 0.0), (0.2, 0.0), (0.3, 1.0), (0.2, 0.5)):
+                numbers = rng.normal(size=n_factors), rng.normal(size=3), heights
+                queries.append(ClassScoreGradient(Multinomial(3), rows, *numbers, clip, label_independence))
+    return queries
+
+
 QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     FullGradient.name: _full_gradients,
     FeatureGradient.name: _feature_gradients,
@@ -266,6 +278,7 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     ],
     MappedSecondMoment.name: _mapped_moments,
     MappedGradient.name: _mapped_gradients,
+    ClassScoreGradient.name: _class_scores,
     CorrectPredictions.name: lambda rng, facts: [
         CorrectPredictions(w) for n_outputs in (1, 3) for w in _weights(rng, facts, n_outputs)
     ],

@@ -19,12 +19,16 @@ __all__ = ["cost_in_metric", "cost_without_metric", "explainable"]
 _SAMPLING_LEFT = 0.5
 #: share of what the columns explain that is taken to lie in about sqrt(d) directions; the rest lies equally in all d
 _IN_FEW_DIRECTIONS = 0.5
+#: cost of noise for many classes against that for two: slopes and so clips are sqrt(2) times as long, and the curvature
+#: of the loss along the scores is 1 in place of a quarter (see `class_refit.py`)
+_NOISE_OF_CLASSES = 8.0
 
 
 def explainable(loss: Loss) -> float:
     """Typical part of the null model's loss that columns can explain."""
     recipe = recipe_for(loss)
-    return recipe.explainable * (1.0 if recipe.slope is None else recipe.slope**2)
+    # the entropy of equal classes grows like its logarithm
+    return recipe.explainable * (1.0 if recipe.slope is None else recipe.slope**2) * math.log2(max(2, loss.n_outputs))
 
 
 def cost_in_metric(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
@@ -43,6 +47,8 @@ def cost_without_metric(loss: Loss, d: int, duration: float, rows_times_mu: floa
     recipe = recipe_for(loss)
     slope = 1.0 if recipe.slope is None else recipe.slope
     noise = (slope * duration / rows_times_mu) ** 2 / (2.0 * recipe.curvature)
+    if loss.n_outputs > 1:
+        noise *= _NOISE_OF_CLASSES * (1.0 - 1.0 / loss.n_outputs)
     few, all_of_them = (math.exp(-2.0 * duration / directions) for directions in (math.sqrt(d), d))
     missed = _IN_FEW_DIRECTIONS * few + (1.0 - _IN_FEW_DIRECTIONS) * all_of_them
     return min(noise + explainable(loss) * missed, explainable(loss))

@@ -17,7 +17,7 @@ from dperm.data.design.row_map import RowMap
 from dperm.data.holding.holder import DataHolder
 from dperm.objective import Objective, Squared
 from dperm.objective.penalties import SeparablePenalty
-from dperm.privacy.accounting.calibration import CalibratedPlan
+from dperm.privacy.accounting.calibration import CalibratedPlan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
@@ -32,25 +32,25 @@ __all__ = ["REFIT_LENGTH_SHARE", "REFIT_MOMENT_SHARE", "REFIT_STEPS", "Learnt", 
 #: gradients of the refit
 REFIT_STEPS = 48
 #: largest score that the refit is prepared for: this many standard deviations of its noise, and per row times mu
-_LEAST_SCORE, _SCORE_PER_ROW = 3.0, 0.1
+LEAST_SCORE, SCORE_PER_ROW = 3.0, 0.1
 #: least typical score: noise alone has a mean size of 0.8 standard deviations
-_LEAST_TYPICAL_SCORE = 0.7
+LEAST_TYPICAL_SCORE = 0.7
 #: clip of a row of scores, in typical rows
 _SCORE_CLIP = 2.0
 #: budget shares of the refit for the length of the scores and for their second moments; its gradients get the rest
 REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE = 0.3, 0.2
 #: smallest factor of the first direction for classes, in typical scores: it keeps the ranking, and the shrinkage
 #: afterwards takes most of it away again where scores are noise. Tried: 0.02, 0.1 and 0.2
-_LEAST_FACTOR = 0.1
+LEAST_FACTOR = 0.1
 #: standard deviations by which the squared length of the weights must exceed that of their noise before it counts as
 #: signal. Tried: 0.5, 1.5 and 2.5; with 0.5 pure noise of 20 columns and 500 rows cost twice as much at epsilon 0.1
 _CLEAR_SIGNAL = 1.5
 #: largest score, in logits, that the refit starts from. Tried: 0.7, 1 and 3
-_LARGEST_START = 1.0
+LARGEST_START = 1.0
 #: a map whose largest entry is below this, or above its inverse, says nothing about the rows
 _SMALLEST_MAP = 1e-80
 #: height of the intercept column in the refit, in typical rows of scores
-_HEIGHT = 0.5
+HEIGHT = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +62,31 @@ class Learnt:
     weights : array of shape (p,)
         A weight for each column.
     deviation : float
-        Standard deviation of the noise of a weight.
+        Standard deviation of the noise of a weight without a penalty: the unit of scores.
+    noise : float
+        What an l2 penalty leaves of it.
     own : float
         Mean product of slope and score that a person's own gradient causes: it looks like signal in the rows that the
         descent has seen, and helps nobody else.
     time : float
-        Sum of the step lengths; 0 where the weights are no plain sum of gradients, as with an l1 penalty.
+        Sum of the step lengths, less what an l2 penalty takes away; 0 where the weights are no plain sum of gradients,
+        as with an l1 penalty.
     """
 
     weights: FloatArray
     deviation: float
+    noise: float
     own: float
     time: float = 0.0
+
+    @property
+    def signal(self) -> float:
+        """Root of the share of the weights' squared length that is not noise; at least one deviation of that share."""
+        noisy = np.count_nonzero(self.weights)  # an l1 penalty leaves few
+        if not noisy:
+            return 1.0
+        square = float(np.square(self.weights / max(self.noise, 1e-200)).sum())
+        return math.sqrt(min(max(1.0 - noisy / square, math.sqrt(2.0 / noisy)), 1.0))
 
     def best_factor(self, square: float, curvature: float) -> float:
         """Factor of the weights that minimises the loss, as far as the weights themselves and public numbers tell.
@@ -82,17 +95,21 @@ class Learnt:
         without noise and own part, over the time, is the slope of the loss along them; ``square``, the mean square of a
         score, times ``curvature`` is its second derivative (one Newton step).
         """
-        p = len(self.weights)
-        noise = self.deviation**2 * (p + _CLEAR_SIGNAL * math.sqrt(2.0 * p))
-        signal = float(self.weights @ self.weights) - noise - self.time * self.own
+        p = self.weights.size
+        noise = self.noise**2 * (p + _CLEAR_SIGNAL * math.sqrt(2.0 * p))
+        signal = float(np.square(self.weights).sum()) - noise - self.time * self.own
         if not (self.time > 0.0 and square > 0.0 and signal > 0.0):
             return 0.0
         return signal / (self.time * curvature * square)
 
 
 @dataclass(frozen=True, eq=False)
-class _PenaltyOfFactors:
-    """The penalty as a function of the refit's coordinates, ``share`` of it because clipping shortens gradients too."""
+class PenaltyOfFactors:
+    """The penalty as a function of the refit's coordinates, ``share`` of it because clipping shortens gradients too.
+
+    The length of weights is mostly that of their noise, which says nothing about how large weights should be. So an l2
+    penalty counts what is left of their squared length without the known noise.
+    """
 
     matrix: FloatArray
     #: strength of the l1 penalty for each weight
@@ -101,11 +118,12 @@ class _PenaltyOfFactors:
     ridge: FloatArray
 
     @classmethod
-    def of(cls, objective: Objective, matrix: FloatArray, share: float) -> _PenaltyOfFactors:
+    def of(cls, objective: Objective, matrix: FloatArray, signal: FloatArray, share: float) -> PenaltyOfFactors:
+        """Build it; ``signal`` is the part of ``matrix`` that is not noise."""
         penalty = SeparablePenalty.of(objective.penalty)
         penalised = np.full(len(matrix), share)
         penalised[list(objective.unpenalised)] = 0.0
-        return cls(matrix, penalty.l1 * penalised, matrix.T @ (penalty.l2 * penalised[:, None] * matrix))
+        return cls(matrix, penalty.l1 * penalised, signal.T @ (penalty.l2 * penalised[:, None] * signal))
 
     def slope_of_l1(self, weights: FloatArray) -> FloatArray:
         slope: FloatArray = self.matrix.T @ (self.l1 * np.sign(weights))
@@ -118,7 +136,7 @@ class _PenaltyOfFactors:
         return out
 
 
-def _map_of(matrix: FloatArray, facts: Facts) -> RowMap:
+def map_of(matrix: FloatArray, facts: Facts) -> RowMap:
     """Return a map of rows; where nothing is left of the columns, one that lets every release be made nevertheless."""
     largest = float(np.abs(matrix).max(initial=0.0))
     usable = _SMALLEST_MAP <= largest <= 1.0 / _SMALLEST_MAP
@@ -145,6 +163,20 @@ class Refit:
     row_length: float
     clip: float | None
 
+    @staticmethod
+    def releases(share: float, n_directions: int) -> tuple[int, float, list[PlannedRelease]]:
+        """Number of lengths of scores and their budget share, and the other planned releases."""
+        moments, ratio = share * REFIT_MOMENT_SHARE, MappedSecondMoment.replacement_ratio
+        gradients = share * (1.0 - REFIT_LENGTH_SHARE - REFIT_MOMENT_SHARE)
+        return (
+            1,
+            share * REFIT_LENGTH_SHARE,
+            [
+                PlannedRelease(MappedSecondMoment.name, "gaussian", 1, moments, replacement_ratio=ratio),
+                PlannedRelease(MappedGradient.name, "gaussian", REFIT_STEPS, gradients),
+            ],
+        )
+
     def fitted(
         self, start: FloatArray, learnt: list[Learnt], progress: Callable[[int], None]
     ) -> tuple[FloatArray, float]:
@@ -155,10 +187,10 @@ class Refit:
             facts,
             n_features=len(learnt),
             d=directions.shape[1],
-            intercept_height=_HEIGHT if facts.d > facts.n_features else 0.0,
+            intercept_height=HEIGHT if facts.d > facts.n_features else 0.0,
         )
         metric = self._metric(directions, inner)
-        rows = _map_of(directions @ metric.row_map.matrix, facts)
+        rows = map_of(directions @ metric.row_map.matrix, facts)
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedGradient.name))
         mu = math.sqrt(REFIT_STEPS) / mechanism.noise_multiplier
         excess = expected_noise(loss, inner, mu, self.holder.neighbours)
@@ -172,9 +204,12 @@ class Refit:
         steps = recipe.first_step(fraction, time, REFIT_STEPS, 0.0) * recipe.step_decay(fraction, REFIT_STEPS)
         independence = recipe.interpolate(recipe.label_independence, fraction)
         n_averaged = max(1, round(0.5 * (1.0 - fraction) * REFIT_STEPS))
-        penalty = _PenaltyOfFactors.of(self.objective, rows.matrix, recipe.share_passed(clip_in_typical))
+        signal = directions.copy()
+        signal[:, : len(learnt)] *= [one.signal for one in learnt]
+        signal = signal @ metric.row_map.matrix
+        penalty = PenaltyOfFactors.of(self.objective, rows.matrix, signal, recipe.share_passed(clip_in_typical))
         least = np.zeros(len(learnt))
-        least[0] = _LEAST_FACTOR if loss.task == "classification" else 0.0
+        least[0] = LEAST_FACTOR if loss.task == "classification" else 0.0
         own_slope = metric.row_map.matrix.T @ own
         first: FloatArray = np.linalg.solve(metric.row_map.matrix, factors).astype(np.float64, copy=False)
         v, total = first, np.zeros(inner.d)
@@ -211,27 +246,27 @@ class Refit:
             unit = 1.0 / max(one.deviation * self.row_length, 1e-200)
             columns[: facts.n_features, k], own[k] = unit * one.weights, unit * one.own
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(RowLengths.name))
-        scores = _map_of(columns[:, : len(learnt)], facts)
+        scores = map_of(columns[:, : len(learnt)], facts)
         rows_times_mu = facts.n / mechanism.noise_multiplier / neighbours.records_apart
-        largest = math.sqrt(len(learnt)) * max(_LEAST_SCORE, _SCORE_PER_ROW * rows_times_mu)
+        largest = math.sqrt(len(learnt)) * max(LEAST_SCORE, SCORE_PER_ROW * rows_times_mu)
         mean = float(self.holder.release(RowLengths(largest, scores), mechanism)[0]) / facts.n + 0.5 * largest
-        typical = min(max(mean, _LEAST_TYPICAL_SCORE), largest)
+        typical = min(max(mean, LEAST_TYPICAL_SCORE), largest)
         columns /= typical
         if facts.d > facts.n_features:
-            columns[-1, -1] = _HEIGHT / facts.intercept_height
+            columns[-1, -1] = HEIGHT / facts.intercept_height
         if self.objective.loss.task == "classification":  # tried for these only
             for k, one in enumerate(learnt):
                 size = typical * one.deviation * self.row_length
                 curvature = recipe.curvature * min(1.0, self.clip or recipe.clip_high_noise)
                 # the mean size of normal scores is sqrt(2 / pi) of their deviation
-                factors[k] = min(size * one.best_factor(0.5 * math.pi * size**2, curvature), _LARGEST_START)
+                factors[k] = min(size * one.best_factor(0.5 * math.pi * size**2, curvature), LARGEST_START)
         # where scores are mostly signal, own parts change predictions as much as slopes, and the two effects cancel
         return columns, own / typical * min(1.0, len(learnt) / typical**2), factors
 
     def _metric(self, directions: FloatArray, inner: Facts) -> Metric:
         facts = self.holder.facts
-        clip = _SCORE_CLIP * math.hypot(1.0, _HEIGHT)
-        query = MappedSecondMoment(clip, _map_of(directions, facts))
+        clip = _SCORE_CLIP * math.hypot(1.0, HEIGHT)
+        query = MappedSecondMoment(clip, map_of(directions, facts))
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(MappedSecondMoment.name))
         sensitivity = query.sensitivity(facts, self.holder.neighbours)
         noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n

@@ -57,14 +57,11 @@ class Automatic(Solver):
         separable = isinstance(objective.penalty, NoPenalty | L1 | L2 | ElasticNet)
         if not separable or objective.constraint is not None:
             return GradientDescent()
-        many = facts.d > _MAX_WHITENED_COLUMNS
-        if loss.n_outputs > 1:
-            return GradientDescent() if many else self._whitened(loss, facts, mu, neighbours)
         noise_dominates = noise_fraction(loss, facts, mu, neighbours) > 0.5
         sparse = SeparablePenalty.of(objective.penalty).l1 > 0.0
-        if sparse and noise_dominates and not _short_rows(facts):
+        if sparse and noise_dominates and loss.n_outputs == 1 and not _short_rows(facts):
             return self._pursuit(loss, facts, mu, neighbours)
-        if many or _without_metric(loss, facts, mu, neighbours):
+        if facts.d > _MAX_WHITENED_COLUMNS or _without_metric(loss, facts, mu, neighbours):
             return self._wide(loss, facts, mu, neighbours)
         return self._whitened(loss, facts, mu, neighbours)
 

@@ -114,7 +114,7 @@ class WhitenedDescent(Solver):
         if facts.d > _MAX_COLUMNS:
             raise Unsupported(
                 f"this solver releases all second moments and takes at most {_MAX_COLUMNS} columns, not {facts.d}: "
-                "use solver='wide', or 'gradient' for more than two classes."
+                "use solver='wide'."
             )
         # the query refuses losses with unbounded slopes
         MappedGradient(loss, np.zeros(0), RowMap(np.ones((facts.d, 1)), facts.grids), 1.0)

@@ -4,12 +4,13 @@ In a generalised linear model noise in directions that rows do not reach costs n
 descent without a metric grows with the length of the rows and the time of the descent, not with the number of columns
 (Song et al. 2021). The descent starts at the best constant and moves the columns' weights only, for a time in
 proportion to rows times mu. How large the weights should be depends on the data. So a refit follows, in which the loss
-is minimised over two numbers: the intercept, and one factor for what was learnt. It costs little, because it is a
-problem of two columns: the score, and a constant.
+is minimised over the intercept (of each class) and one factor for what was learnt. It costs little, because it is a
+problem of few columns: the score, and a constant.
 
 **Guarantee.** Released to whoever sees the model or any step: target mean, for regression the mean deviation of the
 target, mean row length, ``n_steps`` clipped gradient sums of the columns, and in the refit the mean length of the
-scores, their second moments and ``REFIT_STEPS`` clipped gradient sums, all with Gaussian noise. Composition is exact.
+scores, their second moments (not for more than two classes) and ``REFIT_STEPS`` clipped gradient sums, all with
+Gaussian noise. Composition is exact.
 Everything is fixed in advance except clips, weights, step lengths and the map of the refit, which use earlier releases
 only. Proof: ``wide.proof.md``.
 """
@@ -30,16 +31,19 @@ from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
+from dperm.queries.class_scores import ClassScoreGradient
 from dperm.queries.gradients import FeatureGradient
-from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
+from dperm.queries.whitened import MappedGradient, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.auto.class_refit import ClassRefit, class_shares, class_spread
 from dperm.solvers.central.auto.costs import cost_without_metric, explainable
 from dperm.solvers.central.auto.metric import MetricProx
 from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
-from dperm.solvers.central.auto.refit import REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE, REFIT_STEPS, Learnt, Refit
+from dperm.solvers.central.auto.refit import REFIT_STEPS, Learnt, Refit
 from dperm.solvers.central.auto.shrinkage import (
     NO_INFORMATIVE_COLUMN,
     NO_WEIGHTS,
+    Descent,
 )
 from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
@@ -114,22 +118,18 @@ class WideDescent(Solver):
 
     # ------------------------------------------------------------------------------------------------ plan
     def plan(self, objective: Objective, facts: Facts) -> Plan:
-        self.require_one_output(objective)
         MetricProx.check(objective)
         FeatureGradient(objective.loss, np.zeros(0))  # refuses a loss without bounded slopes
-        ratio = MappedSecondMoment.replacement_ratio
         releases = self.starting_point.releases(objective.loss, facts)
-        lengths = self.length_share + self.refit_share * REFIT_LENGTH_SHARE
         rest = 1.0 - sum(release.share for release in releases) - self.length_share - self.refit_share
-        moments = self.refit_share * REFIT_MOMENT_SHARE
-        refit = self.refit_share * (1.0 - REFIT_LENGTH_SHARE - REFIT_MOMENT_SHARE)
+        refit = ClassRefit if objective.loss.n_outputs > 1 else Refit
+        n_lengths, length_share, last = refit.releases(self.refit_share, 1)
         return Plan(
             (
                 *releases,
-                PlannedRelease(RowLengths.name, "gaussian", 2, lengths),
+                PlannedRelease(RowLengths.name, "gaussian", 1 + n_lengths, self.length_share + length_share),
                 PlannedRelease(FeatureGradient.name, "gaussian", self.n_steps, rest),
-                PlannedRelease(MappedSecondMoment.name, "gaussian", 1, moments, replacement_ratio=ratio),
-                PlannedRelease(MappedGradient.name, "gaussian", REFIT_STEPS, refit),
+                *last,
             )
         )
 
@@ -141,9 +141,9 @@ class WideDescent(Solver):
         calibrated: CalibratedPlan,
         progress: Progress | None = None,
     ) -> Solution:
-        facts = holder.facts
-        best = self.starting_point.release(objective.loss, holder, calibrated)
-        start = np.zeros(facts.d)
+        facts, loss = holder.facts, objective.loss
+        best = self.starting_point.release(loss, holder, calibrated)
+        start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
         if best.constant is not None:
             start[-1] = best.constant / facts.intercept_height
         lengths = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
@@ -155,7 +155,8 @@ class WideDescent(Solver):
         mean = (mean * variance + prior * noise**2) / (variance + noise**2)
         row_length = min(max(mean, _LEAST_LENGTH_SHARE * longest), longest)
         learnt = self._descend(objective, holder, calibrated, best, start, row_length, progress)
-        refit = Refit(objective, holder, calibrated, best, row_length, self.clip)
+        make = Refit if loss.n_outputs == 1 else ClassRefit
+        refit = make(objective, holder, calibrated, best, row_length, self.clip)
 
         def in_refit(done: int) -> None:
             if progress is not None:
@@ -163,7 +164,7 @@ class WideDescent(Solver):
 
         move, factor = refit.fitted(start, [learnt], in_refit)
         notes = best.notes
-        planned = self.starting_point.utility_warnings(objective.loss, facts, calibrated, holder.neighbours)
+        planned = self.starting_point.utility_warnings(loss, facts, calibrated, holder.neighbours)
         if factor <= NO_WEIGHTS and not planned:  # for classes it is at least that large
             notes += (NO_INFORMATIVE_COLUMN,)
         return Solution(start + move, self.n_steps + REFIT_STEPS, notes)
@@ -200,12 +201,17 @@ class WideDescent(Solver):
                 progress(t + 1, self.n_steps + REFIT_STEPS)
         learnt = (weights - start)[: facts.n_features]
         deviation = time / math.sqrt(self.n_steps) * noise
-        own = time * clip * best.slope * row_length / facts.n if self.correct_overfit else 0.0
+        penalty = SeparablePenalty.of(objective.penalty)
+        # along directions in which nobody's data vary, only an l2 penalty shrinks noise and own parts
+        gains = Descent(np.full(self.n_steps, step), _MOMENTUM, 1, penalty.l2).gains(np.zeros(1))
+        left, time_left = math.sqrt(float(gains[0][0])) * noise, float(gains[1][0])
+        slope = best.slope if loss.n_outputs == 1 else class_spread(class_shares(best, loss.n_outputs))
+        own = time_left * clip * slope * row_length / facts.n if self.correct_overfit else 0.0
         if np.abs(learnt).max() <= _NOTHING * deviation:
             learnt = np.zeros_like(learnt)
-        elif SeparablePenalty.of(objective.penalty).l1 > 0.0:
-            return Learnt(np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0), deviation, own)
-        return Learnt(learnt, deviation, own, time)
+        elif penalty.l1 > 0.0:
+            return Learnt(np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0), deviation, left, own)
+        return Learnt(learnt, deviation, left, own, time_left)
 
     # ------------------------------------------------------------------------------------------------ forecast
     def forecast(
@@ -218,8 +224,9 @@ class WideDescent(Solver):
     ) -> Forecast | None:
         loss, recipe = objective.loss, recipe_for(objective.loss)
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
-        mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(MappedGradient.name)
-        refit = expected_noise(loss, replace(facts, d=2), mu, neighbours)
+        gradients, d = (MappedGradient, 2) if loss.n_outputs == 1 else (ClassScoreGradient, 1 + loss.n_outputs)
+        mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(gradients.name)
+        refit = expected_noise(loss, replace(facts, d=d), mu, neighbours) / loss.n_outputs
         mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(FeatureGradient.name)
         rows_times_mu = facts.n * mu / neighbours.records_apart
         duration = self.duration(loss, rows_times_mu)

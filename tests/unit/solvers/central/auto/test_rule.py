@@ -89,6 +89,13 @@ def test_without_noise_the_metric_is_taken_however_few_rows_there_are():
     assert isinstance(chosen(Logistic(), L2(0.1), 100, 300, 1e5), WhitenedDescent)
 
 
+def test_several_classes_use_the_same_rule_except_that_nothing_is_pursued():
+    for penalty in (L1(0.1), L2(0.1)):
+        assert isinstance(chosen(Multinomial(3), penalty, 1000, 5000), WideDescent)
+    assert isinstance(chosen(Multinomial(10), L2(0.1), 1350, 64, 0.5), WideDescent)
+    assert isinstance(chosen(Multinomial(4), L2(0.1), 3000, 10), WhitenedDescent)
+
+
 def test_declared_short_rows_are_not_searched_for_single_columns():
     objective = Objective(Logistic(), L1(0.1))
     for row_bound, wanted in ((2000**0.5, SparsePursuit), (8.0, WideDescent)):
@@ -97,7 +104,6 @@ def test_declared_short_rows_are_not_searched_for_single_columns():
 
 
 def test_all_other_problems_use_gradient_descent():
-    assert isinstance(chosen(Multinomial(3), L1(0.1), 1000, 5000), GradientDescent)
     assert isinstance(chosen(Logistic(), BoxPenalty(-1.0, 1.0), 1000, 5), GradientDescent)
     for n, n_features in ((10**5, 5), (500, 5000)):  # a constraint is never dropped
         solver = chosen(Logistic(), NoPenalty(), n, n_features, constraint=L1Ball(1.0))

@@ -210,7 +210,8 @@ def test_unsupported_problems_are_refused_in_the_plan():
 def test_the_forecast_allows_for_shrinkage_and_for_the_number_of_classes():
     bounds = Bounds(features=(-1, 1))
 
-    def forecast(n_classes, solver="auto"):
+    def forecast(n_classes, solver=None):
+        solver = solver or WhitenedDescent(noise_fraction=1.0)
         return DPLogisticRegression(0.5, bounds=bounds, solver=solver).plan(1300, 64, n_classes).forecast
 
     few, many = forecast(4), forecast(16)
