@@ -14,6 +14,7 @@ from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.sampled import SampledCorrection, SampledGradient
 from dperm.queries.scores import AtomScores, PenalisedAtomScores
 from dperm.queries.sharing import LocalAtomScores, PartialPredictions, WeightedRows
+from dperm.queries.sparsity import GradientSparsity
 from dperm.queries.statistics import (
     Curvature,
     FirstMoment,
@@ -39,6 +40,7 @@ __all__ = [
     "FullGradient",
     "GradientBlock",
     "GradientCoordinate",
+    "GradientSparsity",
     "GreedyScores",
     "LocalAtomScores",
     "MappedGradient",
@@ -88,6 +90,7 @@ QUERIES: dict[str, type[Query]] = {
         RowLengths,
         MappedSecondMoment,
         MappedGradient,
+        GradientSparsity,
         CorrectPredictions,
         SquaredErrors,
         WeightedRows,
