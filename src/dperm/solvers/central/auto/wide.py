@@ -91,6 +91,8 @@ class WideDescent(Solver):
     correct_overfit: bool = True
 
     name: ClassVar[str] = "wide"
+    #: name of the gradients of both phases in the plan
+    group: ClassVar[str] = FeatureGradient.name
 
     def __post_init__(self) -> None:
         require_whole(self, "n_steps")
@@ -132,7 +134,7 @@ class WideDescent(Solver):
             (
                 *releases,
                 PlannedRelease(RowLengths.name, "gaussian", 2, lengths),
-                PlannedRelease(FeatureGradient.name, "gaussian", self.n_steps, rest),
+                PlannedRelease(self.group, "gaussian", self.n_steps, rest),
                 PlannedRelease(MappedSecondMoment.name, "gaussian", 1, moments, replacement_ratio=ratio),
                 PlannedRelease(MappedGradient.name, "gaussian", REFIT_STEPS, refit),
             )
@@ -166,7 +168,8 @@ class WideDescent(Solver):
         move, factor = refit.fitted(start, phases, in_refit)
         notes = best.notes
         planned = self.starting_point.utility_warnings(objective.loss, facts, calibrated, holder.neighbours)
-        if factor <= NO_WEIGHTS and not planned:  # for classes it is at least that large
+        nothing = factor <= NO_WEIGHTS or not any(phase.weights.any() for phase in phases)
+        if nothing and not planned:  # for classes the factor is at least that large
             notes += (NO_INFORMATIVE_COLUMN,)
         return Solution(start + move, self.n_steps + REFIT_STEPS, notes)
 
@@ -182,7 +185,7 @@ class WideDescent(Solver):
     ) -> list[Phase]:
         """Return what each phase has learnt."""
         facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
-        mechanism = GaussianNoise(calibrated.noise_multiplier(FeatureGradient.name))
+        mechanism = GaussianNoise(calibrated.noise_multiplier(self.group))
         longest = loss.slope_bound * facts.block_bound(facts.n_features)
         clip = min((self.clip or recipe.clip_high_noise) * best.slope * row_length, longest)
         clip_in_typical = clip / (best.slope * row_length)
@@ -196,7 +199,7 @@ class WideDescent(Solver):
             before, previous, total = weights, weights, np.zeros_like(weights)
             n_averaged = 1 if not phases else max(1, n_steps // 2)
             for t in range(n_steps):
-                gradient = holder.release(FeatureGradient(loss, weights, clip), mechanism) / facts.n
+                gradient = holder.release(FeatureGradient(loss, weights, clip), mechanism, self.group) / facts.n
                 moved = weights + _MOMENTUM * (weights - previous)
                 moved[: facts.n_features] -= step * gradient
                 previous, weights = weights, objective.prox(moved, step)
@@ -231,7 +234,7 @@ class WideDescent(Solver):
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
         mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(MappedGradient.name)
         refit = expected_noise(objective.loss, replace(facts, d=3), mu, neighbours)
-        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(FeatureGradient.name)
+        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(self.group)
         rows_times_mu, sparse = facts.n * mu / neighbours.records_apart, SeparablePenalty.of(objective.penalty).l1 > 0.0
         phases = self._phases(objective.loss, rows_times_mu, self.clip or recipe.clip_high_noise, sparse)
         duration = sum(one for _, one in phases)
