@@ -49,6 +49,12 @@ LOOSE = {
     # two scores that are learnt from the same rows point in similar directions, and bounded rows have bounded scores:
     # no two rows of this table have scores that are clipped and orthogonal to each other
     ("wide", "mapped second moment"): 0.4,
+    # a pursuit that finds little leaves small scores, and hardly any room for the refit to move; as part of "wide", the
+    # same queries are held to the usual
+    ("wide-or-sparse", "mapped second moment"): 0.02,
+    ("wide-or-sparse", "mapped gradient"): 0.1,
+    # its two terms have opposite signs and mostly move together
+    ("wide-or-sparse", "gradient sparsity"): 0.1,
 }
 
 

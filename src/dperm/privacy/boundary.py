@@ -27,8 +27,8 @@ Report = TypeVar("Report", bound=Callable[..., Any])
 class Observer:
     """Sees what happens at the mechanism boundary; this base class changes nothing."""
 
-    def charged(self, query: str, event: Event) -> None:
-        """Called after a release was charged to its plan; ``query`` is its name in the plan."""
+    def charged(self, query: str, event: Event, units: int = 1) -> None:
+        """Called after a release was charged to its plan, as ``units`` of those that the plan calls ``query``."""
 
     def evaluated(self, query: Any, value: Any, facts: Any) -> Any:
         """Return what the mechanism gets for a query that was charged and evaluated; ``facts`` are public."""

@@ -60,6 +60,8 @@ class PublicRelease:
         What was charged. An independent calculation must not use it.
     rate : float
         Probability with which each person is sampled; 1 without sampling.
+    units : int
+        How many planned releases paid for it.
     curvature_ratio, output_multiplier : float or None
         Of a perturbed objective: bound on one person's curvature against the quadratic's, and the noise on the
         minimiser in units of how far apart two computed minimisers may be.
@@ -76,6 +78,7 @@ class PublicRelease:
     rate: float = 1.0
     curvature_ratio: float | None = None
     output_multiplier: float | None = None
+    units: int = 1
 
 
 class _Private:
@@ -161,10 +164,10 @@ class Recorder(_Private, Observer):
         self._lock = threading.Lock()
 
     # ------------------------------------------------------------------------------------------ what it sees
-    def charged(self, query: str, event: Event) -> None:
+    def charged(self, query: str, event: Event, units: int = 1) -> None:
         with self._lock:
             self.charges.append((query, event))
-        self._open.charge, self._open.query = (query, event), None
+        self._open.charge, self._open.query = (query, event, units), None
 
     def evaluated(self, query: Any, value: Any, facts: Any) -> Any:
         self._open.query = (query, facts)
@@ -191,7 +194,11 @@ class Recorder(_Private, Observer):
         charge = getattr(self._open, "charge", None)
         asked, facts = getattr(self._open, "query", None) or (None, None)
         self._open.charge = self._open.query = None
-        name, event = charge or (f"{type(mechanism).__name__} without a charge", mechanism.event(_REPLACED))
+        name, event, units = charge or (
+            f"{type(mechanism).__name__} without a charge",
+            mechanism.event(_REPLACED),
+            1,
+        )
         size = _size(value)
         return RecordedRelease(
             query=name,
@@ -205,6 +212,7 @@ class Recorder(_Private, Observer):
             rate=float(getattr(mechanism, "rate", 1.0)),
             curvature_ratio=getattr(mechanism, "curvature_ratio", None),
             output_multiplier=_output_multiplier(mechanism, sensitivity, bound, size),
+            units=units,
             mechanism=mechanism,
             asked=asked,
             facts=facts,

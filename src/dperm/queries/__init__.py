@@ -15,6 +15,7 @@ from dperm.queries.perturbed import PerturbedMinimum
 from dperm.queries.sampled import SampledCorrection, SampledGradient
 from dperm.queries.scores import AtomScores, PenalisedAtomScores
 from dperm.queries.sharing import LocalAtomScores, PartialPredictions, WeightedRows
+from dperm.queries.sparsity import GradientSparsity
 from dperm.queries.statistics import (
     Curvature,
     FirstMoment,
@@ -41,6 +42,7 @@ __all__ = [
     "FullGradient",
     "GradientBlock",
     "GradientCoordinate",
+    "GradientSparsity",
     "GreedyScores",
     "LocalAtomScores",
     "MappedGradient",
@@ -91,6 +93,7 @@ QUERIES: dict[str, type[Query]] = {
         MappedSecondMoment,
         MappedGradient,
         ClassScoreGradient,
+        GradientSparsity,
         CorrectPredictions,
         SquaredErrors,
         WeightedRows,

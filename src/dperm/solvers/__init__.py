@@ -15,6 +15,7 @@ from dperm.solvers.central.auto.pursuit import SparsePursuit
 from dperm.solvers.central.auto.rule import Automatic
 from dperm.solvers.central.auto.whitened import WhitenedDescent
 from dperm.solvers.central.auto.wide import WideDescent
+from dperm.solvers.central.auto.wide_or_sparse import WideOrSparse
 from dperm.solvers.central.blocks import BlockDescent
 from dperm.solvers.central.coordinate import CoordinateDescent
 from dperm.solvers.central.frank_wolfe import FrankWolfe
@@ -46,6 +47,7 @@ __all__ = [
     "VarianceReducedDescent",
     "WhitenedDescent",
     "WideDescent",
+    "WideOrSparse",
     "resolve_solver",
 ]
 
@@ -65,6 +67,7 @@ SOLVERS: dict[str, type[Solver]] = {
         WhitenedDescent,
         SparsePursuit,
         WideDescent,
+        WideOrSparse,
     )
 }
 

@@ -50,7 +50,7 @@ class NoCharges:
 
     neighbours = Neighbours.ZERO_OUT
 
-    def charge(self, query: str, event: Event) -> None:
+    def charge(self, query: str, event: Event, units: int = 1) -> None:
         """Accept."""
 
 
@@ -78,10 +78,10 @@ class _CanaryHolder(DataHolder):
         self._values = CanaryValues(present, data)
         self.evidence = 0.0
 
-    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None, units: int = 1) -> Any:
         """Release, and add up the evidence for the canary as its likelihood ratio would."""
         with observing(self._values):
-            out = super().release(query, mechanism, group)
+            out = super().release(query, mechanism, group, units)
         if mechanism.kind == "gaussian":
             self.evidence += gaussian_evidence(query, mechanism, out, self.facts)
         elif mechanism.kind == "selection":

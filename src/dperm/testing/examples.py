@@ -32,6 +32,7 @@ from dperm.queries import (
     FullGradient,
     GradientBlock,
     GradientCoordinate,
+    GradientSparsity,
     GreedyScores,
     LocalAtomScores,
     MappedGradient,
@@ -68,6 +69,7 @@ from dperm.solvers import (
     VarianceReducedDescent,
     WhitenedDescent,
     WideDescent,
+    WideOrSparse,
 )
 
 __all__ = ["LOSS_EXAMPLES", "MECHANISM_EXAMPLES", "QUERY_EXAMPLES", "SOLVER_EXAMPLES"]
@@ -214,6 +216,17 @@ def _corrections(rng: Any, facts: Facts) -> list[Query]:
     ]
 
 
+def _sparsities(rng: Any, facts: Facts) -> list[Query]:
+    # a person can move the two terms in opposite directions only if the second clips less than the first
+    return [
+        GradientSparsity(loss, weights, limit, clip, of_largest, of_length)
+        for loss in LOSS_EXAMPLES
+        for weights in _weights(rng, facts)
+        for limit, clip in ((1e-3, 1e-3), (0.2, 0.3 * facts.row_bound))
+        for of_largest, of_length in ((1.5, 4.0), (1.5, 1e-3), (1e-3, 4.0))
+    ]
+
+
 def _perturbed(rng: Any, facts: Facts) -> list[Query]:
     return [PerturbedMinimum(loss, rng.uniform(0.5, 2.0, facts.d) * facts.n, 1e3) for loss in LOSS_EXAMPLES]
 
@@ -279,6 +292,7 @@ QUERY_EXAMPLES: dict[str, Callable[[Any, Facts], list[Query]]] = {
     MappedSecondMoment.name: _mapped_moments,
     MappedGradient.name: _mapped_gradients,
     ClassScoreGradient.name: _class_scores,
+    GradientSparsity.name: _sparsities,
     CorrectPredictions.name: lambda rng, facts: [
         CorrectPredictions(w) for n_outputs in (1, 3) for w in _weights(rng, facts, n_outputs)
     ],
@@ -335,6 +349,7 @@ SOLVER_EXAMPLES: dict[str, Solver] = {
     WhitenedDescent.name: WhitenedDescent(n_steps=400, clip=1e9),
     SparsePursuit.name: SparsePursuit(n_steps=200, clip=1e9),
     WideDescent.name: WideDescent(n_steps=400, clip=1e9, correct_overfit=False),
+    WideOrSparse.name: WideOrSparse(n_steps=400, clip=1e9, correct_overfit=False),
     # allows the weak penalties of the checks; the intercept's own penalty is negligible
     PerturbedMinimiser.name: PerturbedMinimiser(curvature_part=3.0, extra_strength=0.0, intercept_strength=0.01),
 }

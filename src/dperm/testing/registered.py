@@ -111,7 +111,7 @@ class RegisteredOnly(Observer):
         """The query that this thread evaluated last."""
         return getattr(self._open, "query", None)
 
-    def charged(self, query: str, event: Event) -> None:
+    def charged(self, query: str, event: Event, units: int = 1) -> None:
         """Keep the charge for the mechanism that follows in the same thread; the one before must have been used."""
         demand(threading.get_ident() not in self._unused, _NO_MECHANISM)
         self._unused[threading.get_ident()] = event

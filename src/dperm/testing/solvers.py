@@ -86,10 +86,11 @@ def check_ledger_is_plan(solver: Solver, budget: Budget | None = None) -> None:
         except PlanViolation as error:
             raise ContractViolation(f"{solver.name!r} left its plan: {error}") from None
         charges = len(scope.records) - sum(record.forfeited for record in scope.records)
+        paid = sum(one.units for one in holder.released)
         demand(
-            evaluations.count == charges == len(holder.released),
+            evaluations.count == len(holder.released) and charges == paid,
             f"{solver.name!r} evaluated {evaluations.count} queries, was charged for {charges} "
-            f"and released {len(holder.released)}.",
+            f"and released {len(holder.released)} that cost {paid}.",
         )
         forfeited = sum(record.count for record in scope.records if record.forfeited)
         demand(forfeited == 0, f"{solver.name!r} planned {forfeited} releases that it never made.")

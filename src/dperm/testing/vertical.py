@@ -292,8 +292,8 @@ class _CanaryStatistic:
         holder: DataHolder = program.holder
         release = holder.release
 
-        def listen(query: Any, mechanism: Any, group: str | None = None) -> Any:
-            out = release(query, mechanism, group)
+        def listen(query: Any, mechanism: Any, group: str | None = None, units: int = 1) -> Any:
+            out = release(query, mechanism, group, units)
             if mechanism.kind == "gaussian":
                 self.statistic += gaussian_evidence(query, mechanism, out, holder.facts)
             return out

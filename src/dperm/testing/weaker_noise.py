@@ -40,9 +40,9 @@ def weaker_noise(group: str | None = None, factor: float = 0.5) -> Iterator[None
 
     weakened = group
 
-    def release(self: DataHolder, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+    def release(self: DataHolder, query: Query, mechanism: Mechanism, group: str | None = None, units: int = 1) -> Any:
         chosen = weakened is None or weakened == (group or query.name)
-        return honest(self, query, weaker(mechanism, factor) if chosen else mechanism, group)
+        return honest(self, query, weaker(mechanism, factor) if chosen else mechanism, group, units)
 
     DataHolder.release = release  # type: ignore[method-assign]
     try:

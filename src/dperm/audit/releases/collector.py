@@ -62,10 +62,12 @@ class ReleaseCollector(Observer):
         self._open = threading.local()
 
     # ------------------------------------------------------------------------------- what the boundary shows
-    def charged(self, query: str, event: Event) -> None:
+    def charged(self, query: str, event: Event, units: int = 1) -> None:
         if getattr(self._open, "release", None) is not None:
             self.faults.add(f"{self._open.release.name!r} was charged, and nothing was released for it")
-        self._open.release = _Release(query, event)
+        # releases that take the place of several planned ones are noised in other ways than these, and measured apart
+        name = query if units == 1 else f"{query} ({type(event).__name__.lower()} in {units} units)"
+        self._open.release = _Release(name, event)
 
     def evaluated(self, query: Any, value: Any, facts: Any) -> Any:
         release = self._current()
@@ -138,8 +140,8 @@ def collecting(collector: ReleaseCollector) -> Iterator[None]:
     """
     inner = DataHolder.release
 
-    def release(self: DataHolder, query: Any, mechanism: Any, group: str | None = None) -> Any:
-        output = inner(self, query, mechanism, group)
+    def release(self: DataHolder, query: Any, mechanism: Any, group: str | None = None, units: int = 1) -> Any:
+        output = inner(self, query, mechanism, group, units)
         collector.delivered(output)
         return output
 

@@ -15,6 +15,7 @@ from dperm.data.design.facts import Facts
 from dperm.errors import InvalidInput, PlanViolation
 from dperm.privacy.accounting.events import Event
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.accounting.units import pays_for
 from dperm.privacy.boundary import current_observer
 from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
@@ -106,12 +107,12 @@ def added(parts: Iterable[FloatArray]) -> FloatArray:
 class Charges(Protocol):
     """The part of a scope that a holder uses: it charges a release to the plan."""
 
-    def charge(self, query: str, event: Event) -> None: ...
+    def charge(self, query: str, event: Event, units: int = 1) -> None: ...
 
 
 @dataclass(frozen=True)
 class Released:
-    """Public description of one release, for the report."""
+    """Public description of one release, for the report; ``units`` is how many planned releases paid for it."""
 
     query: str
     kind: str
@@ -119,6 +120,7 @@ class Released:
     sensitivity: float
     noise_scale: float
     size: int
+    units: int = 1
 
 
 @dataclass(frozen=True)
@@ -203,20 +205,23 @@ class DataHolder:
         """Random draws that may be known to everyone, such as which coordinates a step moves."""
         return self._source
 
-    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None, units: int = 1) -> Any:
         """Charge the plan, evaluate a query and return its value with noise: the only way out for a private value.
 
-        ``group`` names the planned release that is charged, the query's own name by default.
+        ``group`` names the planned release that is charged, the query's own name by default, and ``units`` says how
+        many of that name pay for this one.
         """
         # every possible refusal comes before the charge; the noise scale depends on public numbers only
-        numbers = self._public_numbers(query, mechanism, group)
+        numbers = self._public_numbers(query, mechanism, group, units)
         self._refuse_shared_fields(query)
         return self.__release(query, mechanism, numbers)
 
-    def _public_numbers(self, query: Query, mechanism: Mechanism, group: str | None) -> tuple[Released, float, Event]:
+    def _public_numbers(
+        self, query: Query, mechanism: Mechanism, group: str | None, units: int = 1
+    ) -> tuple[Released, float, Event]:
         """Return the record of a release, the bound on its values and its cost; computed once per family of queries."""
         family = query.family if isinstance(query, Query) else None
-        key = None if family is None else (type(query), family, type(mechanism), mechanism, group)
+        key = None if family is None else (type(query), family, type(mechanism), mechanism, group, units)
         computed = self._computed.get(key) if key is not None else None
         if computed is not None:
             return computed
@@ -225,7 +230,7 @@ class DataHolder:
         bound, size = query.bound(self.facts), query.size(self.facts)
         scale = mechanism.noise_scale(sensitivity, bound, size)
         name = group or query.name
-        released = Released(name, mechanism.kind, mechanism.noise_multiplier, sensitivity, scale, size)
+        released = Released(name, mechanism.kind, mechanism.noise_multiplier, sensitivity, scale, size, units)
         numbers = released, bound, mechanism.event(query.replacement_ratio)
         if key is not None:
             self._computed[key] = numbers
@@ -268,11 +273,11 @@ def _paid_release(
 
     def release(query: Query, mechanism: Mechanism, numbers: tuple[Released, float, Event]) -> Any:
         entry, bound, event = numbers
-        charges.charge(entry.query, event)
+        charges.charge(entry.query, event, entry.units)
         released.append(entry)
         observer = current_observer()
         if observer is not None:
-            observer.charged(entry.query, event)
+            observer.charged(entry.query, event, entry.units)
         value = _value(query, data)
         if observer is not None:
             value = observer.evaluated(query, value, data.facts)
@@ -357,7 +362,7 @@ class DryRunHolder(DataHolder):
         self._planned = planned
         self._missing = set(planned)
 
-    def release(self, query: Query, mechanism: Mechanism, group: str | None = None) -> Any:
+    def release(self, query: Query, mechanism: Mechanism, group: str | None = None, units: int = 1) -> Any:
         """Check a release and return zeros."""
         self._check(query, mechanism)
         self._refuse_shared_fields(query)
@@ -365,7 +370,8 @@ class DryRunHolder(DataHolder):
         size = query.size(self.facts)
         mechanism.noise_scale(sensitivity, query.bound(self.facts), size)
         name = group or query.name
-        if self._planned.get(name) != mechanism.event(query.replacement_ratio):
+        planned = self._planned.get(name)
+        if planned is None or not pays_for(mechanism.event(query.replacement_ratio), planned, units):
             raise PlanViolation(f"the solver would release {name!r} at a different cost from the one in its plan.")
         self._missing.discard(name)
         if not self._missing:

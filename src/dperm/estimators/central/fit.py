@@ -165,7 +165,10 @@ class FitRun:
             holder = self._holder(PlacedData(rows, TargetView(*request.target_ends, rule)), scope)
             solutions.append(self._solve_head(head, holder))
             released += holder.released
-        if len(released) != sum(scope.used.values()):  # each value that left was charged, and each charge gave a value
+        paid = Counter[str]()
+        for one in released:
+            paid[one.query] += one.units
+        if paid != scope.used:  # each value that left was charged, and each charge gave a value
             raise PlanViolation("a fit was charged for another number of releases than it made.")
         weights = solutions[0].weights if len(solutions) == 1 else np.column_stack([s.weights for s in solutions])
         notes = () if request.buys_target else tuple(dict.fromkeys(note for s in solutions for note in s.notes))

@@ -121,16 +121,18 @@ def _lines(calibrated: CalibratedPlan, released: Sequence[Released]) -> tuple[Re
     lines = []
     for planned in calibrated.plan.releases:
         done = [r for r in released if r.query == planned.query]
+        # numbers of single releases, where these are the planned ones; those paid with several units are of many kinds
+        alike = [r for r in done if r.units == 1]
         lines.append(
             ReleaseLine(
                 query=planned.query,
                 kind=planned.kind,
                 count=planned.count,
-                forfeited=planned.count - len(done),
+                forfeited=planned.count - sum(r.units for r in done),
                 noise_multiplier=planned.noise_multiplier(calibrated.scale),
-                sensitivity=max((r.sensitivity for r in done), default=None),
-                noise_scale=max((r.noise_scale for r in done), default=None),
-                size=max((r.size for r in done), default=None),
+                sensitivity=max((r.sensitivity for r in alike), default=None),
+                noise_scale=max((r.noise_scale for r in alike), default=None),
+                size=max((r.size for r in alike), default=None),
             )
         )
     return tuple(lines)

@@ -19,6 +19,7 @@ from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan
 from dperm.privacy.accounting.events import Composed, Event, RepeatAndSelect, Unbounded
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.accounting.units import pays_for
 from dperm.privacy.ledger import Ledger, ReleaseRecord, Reservation
 from dperm.privacy.ledger.reservations import as_stored
 
@@ -55,8 +56,11 @@ class InnerScope:
         self._lock = threading.Lock()
         self._settled = False
 
-    def charge(self, query: str, event: Event) -> None:
-        """Count one release of ``query`` against the plan, before it is evaluated."""
+    def charge(self, query: str, event: Event, units: int = 1) -> None:
+        """Count one release of ``query`` against the plan, before it is evaluated.
+
+        It takes the place of ``units`` planned releases, which must pay for ``event`` (``accounting/units.proof.md``).
+        """
         with self._lock:
             if self._settled:
                 raise PlanViolation(f"a release of {query!r} was attempted after the fit had been settled.")
@@ -64,12 +68,13 @@ class InnerScope:
             if planned is None:
                 raise PlanViolation(f"a release of {query!r} was attempted that the plan does not contain.")
             count, record = planned
-            if self._used[query] >= count:
-                raise PlanViolation(f"release {self._used[query] + 1} of {query!r} was attempted; {count} are planned.")
-            if record.event != event:
+            if units < 1 or self._used[query] + units > count:
+                last = self._used[query] + units
+                raise PlanViolation(f"release {last} of {query!r} was attempted; {count} are planned.")
+            if not pays_for(event, record.event, units):
                 raise PlanViolation(f"a release of {query!r} was attempted whose cost differs from the plan.")
-            self._used[query] += 1
-            self.records.append(record)
+            self._used[query] += units
+            self.records.extend([record] * units)
 
     @property
     def used(self) -> dict[str, int]:

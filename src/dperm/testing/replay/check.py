@@ -196,7 +196,9 @@ def check_run(recorder: Recorder, claim: ClaimedTotal, *, check_noise: bool = Tr
     check_events(entries)
     log = _joined(log, claim)
     if claim.counts is not None and entries:  # reports of local models count people
-        counts = Counter(one.query for one in log)
+        counts = Counter[str]()
+        for line in log:
+            counts[line.query] += line.units
         demand(counts == +claim.counts, "the report counts other releases than were made.")
     if recorder.reports:
         _check_reports(recorder.reports, claim, check_noise=check_noise)

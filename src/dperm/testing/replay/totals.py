@@ -10,6 +10,7 @@ selections (upper)                Renyi divergence of the worst two-answer mecha
                                   over its position, converted by dp-accounting; dp-accounting 0.6 has no such event
 up to four selections (upper)     the worst profile of a release of bounded range (Dong, Durfee & Rogers 2020, arXiv
                                   1909.13830), composed with the rest by dp-accounting
+selections paid as Gaussian       each is replaced by the Gaussian release whose trade-off lies below its own (upper)
 selections (lower)                each is replaced by a choice among two candidates that has the range: dp-accounting
 perturbed objectives              loss of at most ln(1 + ratio) + that of a Gaussian, at half of delta: dp-accounting
 best of a random number of runs   three formulas of their own, see ``searches.py``
@@ -31,6 +32,8 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import expit
+from scipy.stats import norm
 
 from dperm.errors import MissingDependency, Unsupported
 from dperm.privacy.recording import PublicRelease
@@ -76,7 +79,11 @@ class Parts:
     objectives: tuple[float, ...]  # ln(1 + curvature ratio)
 
     @classmethod
-    def of(cls, log: Sequence[PublicRelease]) -> Parts:
+    def of(cls, log: Sequence[PublicRelease], *, as_paid: bool = False) -> Parts:
+        """Sort a log; with ``as_paid``, selections that were paid like Gaussian noise count as what dominates them.
+
+        It has the same trade-off where the two probabilities of a larger loss have log odds of +-1 / multiplier.
+        """
         squares, laplace, selections = 0.0, Counter[float](), Counter[float]()
         sampled, objectives = Counter[tuple[float, float]](), list[float]()
         for one in log:
@@ -87,6 +94,8 @@ class Parts:
                 sampled[multiplier, one.rate] += 1
             elif one.kind == "laplace":
                 laplace[multiplier] += 1
+            elif one.kind == "selection" and one.units > 1 and as_paid:
+                squares += (2.0 * float(norm.ppf(expit(1.0 / multiplier)))) ** 2
             elif one.kind in ("selection", "joint selection"):
                 selections[multiplier] += 1
             elif one.kind == "objective" and one.curvature_ratio is not None and one.output_multiplier is not None:
@@ -105,7 +114,7 @@ def _rounded(multiplier: float) -> float:
 # ------------------------------------------------------------------------------------------------ the total
 def independent_total(log: Sequence[PublicRelease], delta: float) -> IndependentTotal:
     """Return bounds on epsilon of all releases of a log together, at ``delta``."""
-    parts = Parts.of(log)
+    parts = Parts.of(log, as_paid=True)
     bounds: dict[str, float] = {}
     if parts.objectives:
         if parts.laplace or parts.selections or parts.sampled:
@@ -120,7 +129,7 @@ def independent_total(log: Sequence[PublicRelease], delta: float) -> Independent
         if sum(parts.selections.values()) <= _FEW_SELECTIONS and min(bounds.values()) < _MOST_LOSS:
             bounds["loss distribution, dp-accounting"] = _distribution(parts, delta, upper=True)
     upper = min(bounds.values())
-    lower = _lower(parts, delta) if upper < _MOST_LOSS else 0.0
+    lower = _lower(Parts.of(log), delta) if upper < _MOST_LOSS else 0.0
     return IndependentTotal(lower, upper, delta, bounds)
 
 

@@ -58,10 +58,10 @@ class BlindMechanisms(Observer):
         self.calls: list[Any] = []
         self.charges = 0
 
-    def charged(self, query: str, event: Event) -> None:
+    def charged(self, query: str, event: Event, units: int = 1) -> None:
         """Count and record a charge."""
         self.charges += 1
-        self.calls.append(("charged", query, repr(event)))
+        self.calls.append(("charged", query, repr(event), units))
 
     def evaluated(self, query: Any, value: Any, facts: Any) -> Any:
         """Record the public fields of a query; its value goes on unchanged."""

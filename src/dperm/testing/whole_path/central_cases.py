@@ -92,7 +92,7 @@ def _short_solver(name: str) -> Any:
     ``Solver.shortened`` makes one round of them, which would leave out what happens between two.
     """
     solver: Any = SOLVERS[name]()
-    steps = {"n_steps": 8, "n_rounds": 2, "n_passes": 2, "n_inner": 4}
+    steps = {"n_steps": 8, "n_rounds": 2, "n_passes": 2, "n_inner": 4, "n_columns": 2}
     return replace(solver, **{part: few for part, few in steps.items() if hasattr(solver, part)})
 
 

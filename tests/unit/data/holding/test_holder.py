@@ -368,7 +368,7 @@ def test_an_observer_sees_every_release_and_cannot_skip_a_charge(planned):
         def __init__(self):
             self.seen = []
 
-        def charged(self, query, event):
+        def charged(self, query, event, units=1):
             self.seen.append(("charged", query, event))
 
         def evaluated(self, query, value, facts):

@@ -7,9 +7,11 @@ import pytest
 from dperm.errors import LedgerError, PlanViolation
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import Plan, PlannedRelease, calibrate
+from dperm.privacy.accounting.events import Gaussian, Selection
 from dperm.privacy.accounting.neighbours import Neighbours
+from dperm.privacy.accounting.units import gaussian_in_units, selection_in_units
 from dperm.privacy.ledger import Ledger
-from dperm.privacy.ledger.scope import Scope
+from dperm.privacy.ledger.scope import InnerScope, Scope
 
 PLAN = calibrate(Plan((PlannedRelease("q", "gaussian", 2),)), Budget(1.0, 1e-6))
 EVENT = PLAN.plan.releases[0].event(PLAN.scale)
@@ -64,3 +66,24 @@ def test_a_scope_that_is_gone_with_its_fit_is_not_in_use():
     made = scope.reservation
     del scope
     _resumed(ledger, made, used={}).settle()
+
+
+def test_one_release_may_take_the_place_of_several():
+    plan = Plan((PlannedRelease("q", "gaussian", 10),))
+    calibrated = calibrate(plan, Budget(1.0, 1e-6))
+    unit = calibrated.noise_multiplier("q")
+    scope = InnerScope(calibrated, Neighbours.REPLACE_ONE, binding=False)
+    scope.charge("q", Selection(selection_in_units(unit, 6)), 6)
+    with pytest.raises(PlanViolation, match="cost differs"):
+        scope.charge("q", Gaussian(gaussian_in_units(unit, 3)), 2)
+    with pytest.raises(PlanViolation, match="cost differs"):
+        scope.charge("q", Gaussian(gaussian_in_units(unit, 2)))
+    with pytest.raises(PlanViolation, match="release 11 of 'q' was attempted; 10 are planned"):
+        scope.charge("q", Gaussian(gaussian_in_units(unit, 5)), 5)
+    with pytest.raises(PlanViolation, match="was attempted"):
+        scope.charge("q", Gaussian(gaussian_in_units(unit, 1)), 0)
+    scope.charge("q", Gaussian(gaussian_in_units(unit, 3)), 3)
+    assert scope.used == {"q": 9}
+    scope.settle()
+    assert [record.event for record in scope.records] == [Gaussian(unit)] * 10
+    assert [record.forfeited for record in scope.records] == [False] * 9 + [True]

@@ -31,14 +31,42 @@ from dperm.queries.greedy import GreedyScores
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN
-from dperm.solvers.central.auto.starting_point import StartingPoint
+from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
 from dperm.solvers.central.blocks import coordinate_smoothness
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
+from dperm.types import FloatArray
 
-__all__ = ["SparsePursuit"]
+__all__ = ["SelectionCost", "Pursued", "SparsePursuit"]
 
 #: typical gradient of a relevant column, in units of the limit on one person's product
 _TYPICAL_GRADIENT = 1.0 / 3.0
+
+
+@dataclass(frozen=True)
+class SelectionCost:
+    """How a step selects a column and measures its gradient, and which planned releases pay for it.
+
+    Without a group each of the two is a planned release of its own.
+    """
+
+    select: NoisyMax
+    measure: GaussianNoise
+    group: str | None = None
+    select_units: int = 1
+    measure_units: int = 1
+
+
+@dataclass(frozen=True)
+class Pursued:
+    """Weights that are not zero, the bound on each, how many steps found a gradient, and the typical size of a score.
+
+    That size is what signal and noise of all steps would give together, from public and released numbers.
+    """
+
+    entries: dict[int, float]
+    box: float
+    n_significant: int
+    typical_score: float
 
 
 @dataclass(frozen=True)
@@ -104,20 +132,60 @@ class SparsePursuit(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         facts, loss = holder.facts, objective.loss
-        penalty = SeparablePenalty.of(objective.penalty)
         best = self.starting_point.release(loss, holder, calibrated)
-        smoothness = coordinate_smoothness(objective, facts) * (recipe_for(loss).step_curvature / loss.curvature_bound)
-        limit = min(self.clip * best.slope * facts.spread, loss.slope_bound * facts.value_bound)
         select = NoisyMax(calibrated.noise_multiplier(GreedyScores.name))
         measure = GaussianNoise(calibrated.noise_multiplier(GradientCoordinate.name))
+        found = self.pursue(objective, holder, best, SelectionCost(select, measure), progress)
+        entries, notes = found.entries, best.notes
+        if not found.n_significant:
+            entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
+            if not self.starting_point.utility_warnings(
+                loss, facts, calibrated, holder.neighbours
+            ):  # the plan has warned already
+                notes += (NO_INFORMATIVE_COLUMN,)
+        return Solution(SparseWeights(facts.d, entries, found.box).dense(), self.n_steps, notes)
+
+    def _smoothness(self, objective: Objective, facts: Facts) -> FloatArray:
+        """Return the curvature that sets the step along each column."""
+        loss = objective.loss
+        return coordinate_smoothness(objective, facts) * (recipe_for(loss).step_curvature / loss.curvature_bound)
+
+    def _scores(self, objective: Objective, facts: Facts, best: BestConstant) -> GreedyScores:
+        """Return the query of a selection, at zero weights."""
+        limit = min(self.clip * best.slope * facts.spread, objective.loss.slope_bound * facts.value_bound)
+        weights = SparseWeights(facts.d, {}, self.box / min(facts.value_bound, facts.intercept_height or math.inf))
+        # one curvature for all columns: the intercept starts at the best constant and seldom needs a step
+        curvature, penalty = float(self._smoothness(objective, facts)[0]), SeparablePenalty.of(objective.penalty)
+        return GreedyScores(objective.loss, weights, curvature, penalty, objective.unpenalised, "GS-r", limit)
+
+    def check(
+        self, objective: Objective, facts: Facts, neighbours: Neighbours, best: BestConstant, choice: SelectionCost
+    ) -> None:
+        """Refuse, from public numbers, what :meth:`pursue` would refuse later."""
+        scores = self._scores(objective, facts, best)
+        assert isinstance(scores.limit, float)
+        coordinate = GradientCoordinate(objective.loss, scores.weights, scores.limit, (0,))
+        choice.select.noise_scale(scores.sensitivity(facts, neighbours), scores.bound(facts), scores.size(facts))
+        choice.measure.noise_scale(coordinate.sensitivity(facts, neighbours), coordinate.bound(facts), 1)
+
+    def pursue(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        best: BestConstant,
+        choice: SelectionCost,
+        progress: Progress | None = None,
+    ) -> Pursued:
+        """Select and measure columns from the best constant on."""
+        facts, loss = holder.facts, objective.loss
+        penalty, smoothness = SeparablePenalty.of(objective.penalty), self._smoothness(objective, facts)
+        query, select, measure = self._scores(objective, facts, best), choice.select, choice.measure
+        limit, box = query.limit, query.weights.box
+        assert isinstance(limit, float)
         noise = measure.noise_multiplier * holder.neighbours.records_apart * limit / facts.n
         heights = (facts.value_bound, facts.intercept_height or facts.value_bound)
-        box = self.box / min(heights)
-        # one curvature for all columns: the intercept starts at the best constant and seldom needs a step
-        query = GreedyScores(
-            loss, SparseWeights(facts.d, {}, box), float(smoothness[0]), penalty, objective.unpenalised, "GS-r", limit
-        )
-        query = replace(query, race=(select.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
+        if choice.group is None:  # a race refuses some numbers, and what may follow a test must not be refused
+            query = replace(query, race=(select.noise_multiplier, query.sensitivity(facts, holder.neighbours)))
         entries: dict[int, float] = {}
         # typical largest gradient of d uninformative columns, from sampling variation alone
         largest_by_chance = best.slope / best.skew * facts.spread * math.sqrt(2.0 * math.log(max(2, facts.d)) / facts.n)
@@ -126,8 +194,9 @@ class SparsePursuit(Solver):
             entries[facts.d - 1] = min(max(float(best.constant), -self.box), self.box) / facts.intercept_height
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
-            j = int(holder.release(replace(query, weights=weights), select))
-            released = holder.release(GradientCoordinate(loss, weights, limit, (j,)), measure)
+            j = int(holder.release(replace(query, weights=weights), select, choice.group, choice.select_units))
+            coordinate = GradientCoordinate(loss, weights, limit, (j,))
+            released = holder.release(coordinate, measure, choice.group, choice.measure_units)
             if j < facts.n_features:  # the intercept is not evidence for a column
                 n_significant += abs(float(released[0])) / facts.n > 2.0 * noise + largest_by_chance
             gradient = _shrink(float(released[0]) / facts.n, noise, _TYPICAL_GRADIENT * limit)
@@ -141,14 +210,8 @@ class SparsePursuit(Solver):
                 del entries[j]
             if progress is not None:
                 progress(t + 1, self.n_steps)
-        notes = best.notes
-        if not n_significant:
-            entries = {j: weight for j, weight in entries.items() if j == facts.n_features}
-            if not self.starting_point.utility_warnings(
-                loss, facts, calibrated, holder.neighbours
-            ):  # the plan has warned already
-                notes += (NO_INFORMATIVE_COLUMN,)
-        return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps, notes)
+        typical = math.hypot(noise, _TYPICAL_GRADIENT * limit) / (float(smoothness[0]) + penalty.l2)
+        return Pursued(entries, box, n_significant, math.sqrt(self.n_steps) * typical * facts.spread)
 
     def forecast(
         self,

@@ -24,6 +24,7 @@ from dperm.solvers.central.auto.pursuit import SparsePursuit
 from dperm.solvers.central.auto.recipes import noise_fraction, recipe_for
 from dperm.solvers.central.auto.whitened import WhitenedDescent
 from dperm.solvers.central.auto.wide import WideDescent
+from dperm.solvers.central.auto.wide_or_sparse import WideOrSparse
 from dperm.solvers.central.gradient import GradientDescent
 
 __all__ = ["Automatic"]
@@ -42,6 +43,9 @@ _ROWS_FOR_REFIT, _REFIT_SHARES = 60.0, (0.05, 0.1)
 #: `wide`: rows times mu for which one step is long enough, the limits of the number of steps, the budget share of the
 #: mean row length, and the largest one of class frequencies and of a target's mean
 _ROWS_OF_A_STEP, _STEPS_OF_WIDE, _LENGTH_SHARE, _MAX_TARGETS_OF_WIDE = 4.5, (80, 256), 0.01, (0.2, 0.6)
+#: `wide-or-sparse`: rows times mu at which the test would take the whole budget; rows times mu below which test and
+#: refit take too much of it; and the number of columns up to which even a single one of them does not stand out
+_ROWS_FOR_TEST, _LEAST_ROWS_FOR_TEST, _COLUMNS_FOR_TEST = 40.0, 150.0, 100
 #: weight of the intercept's noise against that of one column when the budget is balanced between them
 _INTERCEPT_WEIGHT = 2.0
 
@@ -59,19 +63,37 @@ class Automatic(Solver):
             return GradientDescent()
         noise_dominates = noise_fraction(loss, facts, mu, neighbours) > 0.5
         sparse = SeparablePenalty.of(objective.penalty).l1 > 0.0
+        tested = loss.n_outputs == 1 and _worth_a_test(facts, mu, neighbours, sparse)
         if sparse and noise_dominates and loss.n_outputs == 1 and not _short_rows(facts):
-            return self._pursuit(loss, facts, mu, neighbours)
+            return (self._wide_or_sparse if tested else self._pursuit)(loss, facts, mu, neighbours)
         if facts.d > _MAX_WHITENED_COLUMNS or _without_metric(loss, facts, mu, neighbours):
-            return self._wide(loss, facts, mu, neighbours)
+            return (self._wide_or_sparse if tested else self._wide)(loss, facts, mu, neighbours)
         return self._whitened(loss, facts, mu, neighbours)
 
     @staticmethod
     def _pursuit(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> SparsePursuit:
-        """As many steps as columns can stand out from the largest of d Gumbel noises, which grows like log d."""
-        n_detectable = 0.29 * facts.n * mu / (neighbours.records_apart * math.log(max(3, facts.d)))
+        """As many steps as columns can be detected."""
         target = _target_share(loss, facts, mu, neighbours)
         return SparsePursuit(
-            n_steps=min(max(round(n_detectable), 1), 40), target_share=max(target, 0.08), deviation_share=0.03, clip=1.5
+            n_steps=_n_detectable(facts, mu, neighbours), target_share=max(target, 0.08), deviation_share=0.03, clip=1.5
+        )
+
+    def _wide_or_sparse(self, loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> WideOrSparse:
+        """As `wide`, less the test; the steps of the descent are divided equally among those of the pursuit."""
+        wide = self._wide(loss, facts, mu, neighbours)
+        test = _ROWS_FOR_TEST * neighbours.records_apart / (facts.n * mu)
+        before = wide.target_share + (wide.deviation_share if loss.task == "regression" else 0.0)
+        rest = 1.0 - before - wide.length_share - wide.refit_share - test
+        n_columns = max(2, _n_detectable(facts, mu * math.sqrt(rest), neighbours))
+        quarters = 4 * n_columns  # a step of the pursuit measures with a quarter of its part
+        return WideOrSparse(
+            min(math.ceil(wide.n_steps / quarters), _STEPS_OF_WIDE[1] // quarters) * quarters,
+            wide.target_share,
+            wide.deviation_share,
+            wide.length_share,
+            wide.refit_share,
+            n_columns=n_columns,
+            test_share=test,
         )
 
     @staticmethod
@@ -127,6 +149,22 @@ def _without_metric(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours)
     duration = WideDescent(_STEPS_OF_WIDE[1]).duration(loss, rows_times_mu)
     without = cost_without_metric(loss, facts.d, duration, rows_times_mu)
     return without < cost_in_metric(loss, facts, mu, neighbours)
+
+
+def _n_detectable(facts: Facts, mu: float, neighbours: Neighbours) -> int:
+    """Number of columns that can stand out from the largest of d Gumbel noises, which grows like log d."""
+    n_detectable = 0.29 * facts.n * mu / (neighbours.records_apart * math.log(max(3, facts.d)))
+    return min(max(round(n_detectable), 1), 40)
+
+
+def _worth_a_test(facts: Facts, mu: float, neighbours: Neighbours, sparse: bool) -> bool:
+    """Whether there are rows enough for a test whether few columns matter, and columns enough for a difference.
+
+    An l1 penalty says already that few matter: then the test takes twice as many rows to be worth its share.
+    """
+    rows_times_mu = facts.n * mu / neighbours.records_apart
+    least = _LEAST_ROWS_FOR_TEST * (2.0 if sparse else 1.0)
+    return facts.n_features > _COLUMNS_FOR_TEST and rows_times_mu > least and not _short_rows(facts)
 
 
 def _short_rows(facts: Facts) -> bool:

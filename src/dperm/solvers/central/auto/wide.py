@@ -96,6 +96,8 @@ class WideDescent(Solver):
     correct_overfit: bool = True
 
     name: ClassVar[str] = "wide"
+    #: name of the descent's gradients in the plan
+    group: ClassVar[str] = FeatureGradient.name
 
     def __post_init__(self) -> None:
         require_whole(self, "n_steps")
@@ -128,7 +130,7 @@ class WideDescent(Solver):
             (
                 *releases,
                 PlannedRelease(RowLengths.name, "gaussian", 1 + n_lengths, self.length_share + length_share),
-                PlannedRelease(FeatureGradient.name, "gaussian", self.n_steps, rest),
+                PlannedRelease(self.group, "gaussian", self.n_steps, rest),
                 *last,
             )
         )
@@ -162,10 +164,11 @@ class WideDescent(Solver):
             if progress is not None:
                 progress(self.n_steps + done, self.n_steps + REFIT_STEPS)
 
-        move, factor = refit.fitted(start, [learnt], in_refit)
+        move, factor = refit.fitted(start, learnt, in_refit)
         notes = best.notes
         planned = self.starting_point.utility_warnings(loss, facts, calibrated, holder.neighbours)
-        if factor <= NO_WEIGHTS and not planned:  # for classes it is at least that large
+        nothing = factor <= NO_WEIGHTS or not any(one.weights.any() for one in learnt)
+        if nothing and not planned:  # for classes it is at least that large
             notes += (NO_INFORMATIVE_COLUMN,)
         return Solution(start + move, self.n_steps + REFIT_STEPS, notes)
 
@@ -178,10 +181,10 @@ class WideDescent(Solver):
         start: FloatArray,
         row_length: float,
         progress: Progress | None,
-    ) -> Learnt:
-        """Return what the descent has learnt."""
+    ) -> list[Learnt]:
+        """Return the directions that were learnt, here one."""
         facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
-        mechanism = GaussianNoise(calibrated.noise_multiplier(FeatureGradient.name))
+        mechanism = GaussianNoise(calibrated.noise_multiplier(self.group))
         longest = loss.slope_bound * facts.block_bound(facts.n_features)
         clip = min((self.clip or recipe.clip_high_noise) * best.slope * row_length, longest)
         clip_in_typical = clip / (best.slope * row_length)
@@ -193,7 +196,7 @@ class WideDescent(Solver):
         step = (1.0 - _MOMENTUM) * time / self.n_steps
         weights = previous = start
         for t in range(self.n_steps):
-            gradient = holder.release(FeatureGradient(loss, weights, clip), mechanism) / facts.n
+            gradient = holder.release(FeatureGradient(loss, weights, clip), mechanism, self.group) / facts.n
             moved = weights + _MOMENTUM * (weights - previous)
             moved[: facts.n_features] -= step * gradient
             previous, weights = weights, objective.prox(moved, step)
@@ -210,8 +213,8 @@ class WideDescent(Solver):
         if np.abs(learnt).max() <= _NOTHING * deviation:
             learnt = np.zeros_like(learnt)
         elif penalty.l1 > 0.0:
-            return Learnt(np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0), deviation, left, own)
-        return Learnt(learnt, deviation, left, own, time_left)
+            return [Learnt(np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0), deviation, left, own)]
+        return [Learnt(learnt, deviation, left, own, time_left)]
 
     # ------------------------------------------------------------------------------------------------ forecast
     def forecast(
@@ -227,7 +230,7 @@ class WideDescent(Solver):
         gradients, d = (MappedGradient, 2) if loss.n_outputs == 1 else (ClassScoreGradient, 1 + loss.n_outputs)
         mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(gradients.name)
         refit = expected_noise(loss, replace(facts, d=d), mu, neighbours) / loss.n_outputs
-        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(FeatureGradient.name)
+        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(self.group)
         rows_times_mu = facts.n * mu / neighbours.records_apart
         duration = self.duration(loss, rows_times_mu)
         columns, directions = explainable(loss), math.sqrt(facts.d)
