@@ -1,13 +1,15 @@
-"""The automatic rule, ``solver="auto"``: it chooses a solver from public facts, and four of the solvers live here.
+"""The automatic rule, ``solver="auto"``: it chooses a solver from public facts, and its own solvers live here.
 
-``rule.py`` chooses, with the constants of ``recipes.py``; it releases nothing. ``whitened.py`` then releases, in this
-order: the target mean or class counts and the target's mean deviation (both in ``starting_point.py``), the mean row
-length, the second moments (read by ``metric.py``) and ``n_steps`` gradients; ``shrinkage.py`` post-processes the
-result. ``wide.py`` and ``pursuit.py`` also begin with ``starting_point.py``: the first then descends without a metric
-and releases a refit (``refit.py``), the second alternates a column selection with one gradient coordinate.
-``wide_or_sparse.py`` releases a test and then does what one of these two does, or both. Modules here touch data through
-``holder.release`` only; they may import queries, mechanisms, accounting and ``solvers.base``, never estimators. A new
-release of the automatic rule goes into three places: the ``plan`` of its solver (with its budget share, which
-``rule.py`` sets), the ``solve`` of the same solver (or ``starting_point.py`` if all need it), and the solver's proof
-file.
+``rule.py`` chooses, with the predicted costs of ``costs.py`` and the constants of ``recipes.py``; it releases nothing.
+``whitened.py`` then releases, in this order: the target mean or class counts and the target's mean deviation (both in
+``starting_point.py``), the mean row length, the second moments (read by ``metric.py``) and ``n_steps`` gradients.
+``shrinkage.py`` post-processes the result; in regression ``posterior.py`` and ``column_selection.py`` do. ``wide.py``
+and ``pursuit.py`` also begin with ``starting_point.py``: the first then descends without a metric and releases a refit
+(``refit.py``, ``class_refit.py``), the second alternates a column selection with one gradient coordinate.
+``wide_or_sparse.py`` releases a test and then does what one of these two does, or both.
+
+Modules here touch data through ``holder.release`` only; they may import queries, mechanisms, accounting and
+``solvers.base``, never estimators. A new release of the automatic rule goes into three places: the ``plan`` of its
+solver (with its budget share, which ``rule.py`` sets), the ``solve`` of the same solver (or ``starting_point.py`` if
+all need it), and the solver's proof file.
 """

@@ -36,7 +36,7 @@ from dperm.solvers.central.blocks import coordinate_smoothness
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
-__all__ = ["SelectionCost", "Pursued", "SparsePursuit"]
+__all__ = ["Pursued", "SelectionCost", "SparsePursuit"]
 
 #: typical gradient of a relevant column, in units of the limit on one person's product
 _TYPICAL_GRADIENT = 1.0 / 3.0

@@ -7,7 +7,8 @@ gradients,
 
     v <- prox(v - eta_t (B' gradient + noise)),    w = start + B v,
 
-with decaying steps and a tail average. Finally the result is shrunk according to its share of noise.
+with decaying steps and a tail average. Finally the result is shrunk according to its share of noise. In regression each
+step goes to the posterior mean of the weights given all gradients before it instead (``posterior.py``).
 
 With exact Gaussian composition the number of steps does not affect the noise of the sum of all gradients. The total
 step length sum eta_t is what trades signal for noise, and it is chosen from the known noise. One public number, the
@@ -39,6 +40,7 @@ from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.metric import Metric, MetricProx
+from dperm.solvers.central.auto.posterior import Posterior, result
 from dperm.solvers.central.auto.recipes import Recipe, expected_noise, recipe_for
 from dperm.solvers.central.auto.shrinkage import (
     NO_INFORMATIVE_COLUMN,
@@ -47,7 +49,7 @@ from dperm.solvers.central.auto.shrinkage import (
     NullDistribution,
     shrinkage,
 )
-from dperm.solvers.central.auto.starting_point import ClippedResponse, StartingPoint
+from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse, StartingPoint
 from dperm.solvers.option_checks import require_fraction, require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
@@ -57,6 +59,10 @@ __all__ = ["WhitenedDescent"]
 _MAX_COLUMNS = 2000
 #: shrinkage factor below which a fit warns
 _NOISY_WEIGHTS = 0.5
+#: threshold of a robust loss, in typical slopes, below which the descent is taken in place of the posterior mean
+_LEAST_SLOPE_BOUND = 0.5
+#: clipping threshold, in typical slopes, that clips nothing
+_NEVER_CLIPPED = 1e9
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class WhitenedDescent(Solver):
     noise_fraction : float
         How far noise dominates the result, from 0 to 1; see :func:`~dperm.solvers.central.auto.recipes.noise_fraction`.
     momentum : float
-        Heavy-ball coefficient in [0, 1).
+        Heavy-ball coefficient in [0, 1); regression rarely uses it.
     target_share, deviation_share, length_share, moment_share : float
         Shares of the budget for the target's mean, its mean deviation (regression only), the mean row length and the
         second moments; the gradients get the rest.
@@ -143,11 +149,16 @@ class WhitenedDescent(Solver):
             start[-1] = best.constant / facts.intercept_height
         metric = self._metric(holder, calibrated, recipe.interpolate(recipe.intercept_heights, noise_fraction))
         clip_in_typical = self.clip or recipe.clip(noise_fraction)
-        wanted = clip_in_typical * best.slope * metric.row_length
         # no gradient is longer than the steepest slope times the longest row times the norm of the map
         longest = loss.slope_bound * facts.row_bound * float(np.linalg.norm(metric.row_map.matrix, 2))
-        clip = min(wanted, longest)
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedGradient.name))
+        # the posterior takes slopes for residuals, which those of a robust loss with a low threshold are not
+        if loss.task == "regression" and loss.slope_bound >= _LEAST_SLOPE_BOUND * best.slope:
+            move, kept = self._posterior_mean(
+                objective, holder, mechanism, metric, best, noise_fraction, longest, progress
+            )
+            return self._noted(start + move, kept, best, loss, holder, calibrated)
+        clip = min(clip_in_typical * best.slope * metric.row_length, longest)
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         steps = self._steps(metric, mechanism, holder, recipe, noise_fraction, loss.n_outputs)
         # clipping shortens the gradients, so the penalty is scaled by the same share: otherwise weights were too small
@@ -173,18 +184,82 @@ class WhitenedDescent(Solver):
             # the less noise there is, the more the fit should resemble one without privacy, which does not shrink for
             # sampling variation
             null = NullDistribution.of(response, metric, descent, noise, facts.n, noise_fraction**0.25)
-        # the squared loss targets the mean, which was released; a robust loss targets another centre
-        half = 0.5 * (facts.target_high - facts.target_low)
-        loss_targets_mean = isinstance(loss, Squared) and loss.slope_bound >= half
         constant = best if loss.task == "regression" and best.constant is not None else None
-        move, factor = shrinkage(v, metric, null, recipe, facts, constant, loss_targets_mean)
+        # a robust loss does not target the mean
+        move, factor = shrinkage(v, metric, null, recipe, facts, constant, False)
+        return self._noted(start + move, factor, best, loss, holder, calibrated)
+
+    def _noted(
+        self,
+        weights: FloatArray,
+        factor: float,
+        best: BestConstant,
+        loss: Loss,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+    ) -> Solution:
+        """Return the solution, with a note where weights were shrunk to a small factor of what was found."""
         notes = best.notes
         # one warning is enough: the plan's covers all, a note on the target covers all but the loss of every column
-        planned = self.starting_point.utility_warnings(loss, facts, calibrated, holder.neighbours)
+        planned = self.starting_point.utility_warnings(loss, holder.facts, calibrated, holder.neighbours)
         warned = planned or (notes and factor >= NO_WEIGHTS)
         if factor < _NOISY_WEIGHTS and not warned:
             notes += (_shrinkage_note(factor, loss),)
-        return Solution(start + move, self.n_steps, notes)
+        return Solution(weights, self.n_steps, notes)
+
+    def _posterior_mean(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        mechanism: GaussianNoise,
+        metric: Metric,
+        best: BestConstant,
+        noise_fraction: float,
+        longest: float,
+        progress: Progress | None,
+    ) -> tuple[FloatArray, float]:
+        """Release the gradients of a regression; return the change of the weights and the share that is kept."""
+        facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
+        start = np.zeros(facts.d)
+        if best.constant is not None:
+            start[-1] = best.constant / facts.intercept_height
+        clip_in_typical = self.clip or recipe.clip(noise_fraction)
+        clipped, whole = (
+            ClippedResponse.of(loss, recipe, best, clip, 0.0) for clip in (clip_in_typical, _NEVER_CLIPPED)
+        )
+        # a robust loss is treated as if it were squared: its curvature is not known before its centre is
+        response, squared = (
+            ClippedResponse.of(Squared(), recipe, best, clip, 0.0) for clip in (clip_in_typical, _NEVER_CLIPPED)
+        )
+        # with as many columns as rows sampling variation explains every target, and the test would never reject
+        tested = max(noise_fraction**0.25, min(2.0 - 2.0 * facts.d / facts.n, 1.0))
+        posterior = Posterior.of(metric, response, float(squared.square[0]), facts.n, tested)
+        root = np.sqrt(posterior.moments)
+        prox = MetricProx(objective, metric.row_map.matrix / root, start)
+        # clipping shortens the gradients: the penalty is scaled by the same share
+        share = float(clipped.curvature[0] / max(whole.curvature[0], 1e-3))
+        v = np.zeros(facts.d)
+
+        def penalised(mean: FloatArray) -> FloatArray:
+            out: FloatArray = prox(root * mean, root * v, share / posterior.curvature) / root
+            return out
+
+        for t in range(self.n_steps):
+            clip = min(clip_in_typical * best.slope * posterior.residual * metric.row_length, longest)
+            query = MappedGradient(loss, start + metric.row_map.matrix @ v, metric.row_map, clip)
+            gradient = holder.release(query, mechanism) / facts.n
+            posterior.observe(
+                v, gradient, mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
+            )
+            v = penalised(posterior.mean)
+            if progress is not None:
+                progress(t + 1, self.n_steps)
+        # the squared loss targets the mean, which was released; a robust loss targets another centre
+        half = 0.5 * (facts.target_high - facts.target_low)
+        targets_mean = isinstance(loss, Squared) and loss.slope_bound >= half
+        if not self.shrink:
+            return metric.row_map.matrix @ penalised(posterior.observed), 1.0
+        return result(posterior, metric, penalised, facts, None if best.constant is None else best, targets_mean)
 
     def _steps(
         self,
