@@ -29,6 +29,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.auto.costs import explainable
 from dperm.solvers.central.auto.recipes import recipe_for
 from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN
 from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
@@ -230,11 +231,11 @@ class SparsePursuit(Solver):
         missed = calibrated.noise_multiplier(GreedyScores.name) * largest * math.log(max(3, facts.d))
         return Forecast(
             excess=self.n_steps * (measured**2 + missed**2) / (2.0 * recipe.step_curvature),
-            null_excess=recipe.explainable * slope**2,
+            null_excess=explainable(objective.loss),
             basis=f"Estimate, not a bound: noise of measured gradients, and gradients too small to be selected{unit}.",
             assumptions=(
                 f"about {self.n_steps} columns are relevant",
-                f"the columns can explain about {recipe.explainable * slope**2:.2g} of a constant's loss",
+                f"the columns can explain about {explainable(objective.loss):.2g} of a constant's loss",
             ),
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
         )

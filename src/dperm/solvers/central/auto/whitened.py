@@ -39,6 +39,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.auto.costs import explainable
 from dperm.solvers.central.auto.metric import Metric, MetricProx
 from dperm.solvers.central.auto.posterior import Posterior, result
 from dperm.solvers.central.auto.recipes import Recipe, expected_noise, recipe_for
@@ -318,12 +319,10 @@ class WhitenedDescent(Solver):
     ) -> Forecast | None:
         mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(MappedGradient.name)
         recipe = recipe_for(objective.loss)
-        square = 1.0 if recipe.slope is None else recipe.slope**2
         unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
         min_deviation = self._min_column_deviation(facts, calibrated, neighbours, recipe)
         noise = expected_noise(objective.loss, facts, mu, neighbours)
-        # the loss of a constant grows like the logarithm of the number of classes
-        columns = recipe.explainable * square * math.log2(max(2, objective.loss.n_outputs))
+        columns = explainable(objective.loss)
         return Forecast(
             # a cautious descent stops early and is shrunk: of its noise this share remains
             excess=noise * columns / (columns + self.noise_fraction * noise),
