@@ -4,8 +4,8 @@
 
 Every draw has new data (or a new split) and new noise; delta = 1/n^2. Scores are test accuracy, or R2. The fixed
 descents are untuned baselines: gradients of rows with a constant column are clipped at 1, 40 steps of length 0.1, 0.5
-or 2 from zero, with the noise that Gaussian composition allows. In regression residuals are in units of a twentieth or a
-fifth of the target's half range. "Best fixed" and "best named" are the best means of each cell in hindsight, a choice
+or 2 from zero, with the noise that Gaussian composition allows. In regression residuals are in units of a twentieth or
+a fifth of the target's half range. "Best fixed" and "best named" are the best means of each cell in hindsight, a choice
 that nobody can make without the results.
 """
 

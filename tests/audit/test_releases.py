@@ -18,7 +18,7 @@ from dperm.testing.weaker_noise import weaker_noise, weaker_reports
 CASES = {case.name: case for case in all_cases()}
 CENTRAL = [case.name for case in CASES.values() if case.family == "central"]
 RELEASES = {
-    "auto, two classes": ("target moment", "row lengths", "mapped second moment", "mapped gradient"),
+    "whitened, two classes": ("target moment", "row lengths", "mapped second moment", "mapped gradient"),
     "whitened, three classes": ("class counts", "row lengths", "mapped second moment", "mapped gradient"),
     "auto, numbers": ("target moment", "target deviation", "row lengths", "mapped second moment", "mapped gradient"),
     "wide, two classes": (
@@ -29,13 +29,35 @@ RELEASES = {
         "mapped gradient",
     ),
     "wide, three classes": ("class counts", "row lengths", "feature gradient", "class score gradient"),
+    "wide-or-sparse, two classes": (
+        "target moment",
+        "row lengths",
+        "gradient sparsity",
+        "descent or pursuit",
+        "mapped second moment",
+        "mapped gradient",
+    ),
     "pursuit, two classes": ("target moment", "greedy scores", "gradient coordinate"),
     "pursuit, numbers": ("target moment", "target deviation", "greedy scores", "gradient coordinate"),
 }
 
 
+#: releases that cannot come close to their sensitivity on the tables of the audit, and the share that they reach
+LOOSE = {
+    # its two terms have opposite signs and mostly move together
+    "gradient sparsity": 0.1,
+    # scores of bounded rows are bounded: no two rows have scores that are clipped and orthogonal to each other
+    "mapped second moment": 0.3,
+}
+
+
+def groups(releases):
+    """Names in the plan; releases of one name that took different numbers of units are measured one by one."""
+    return tuple(dict.fromkeys(one.release.partition(" (")[0] for one in releases))
+
+
 def test_every_solver_and_every_kind_of_target_has_a_case():
-    automatic = {"whitened", "wide", "pursuit"}
+    automatic = {"whitened", "wide", "wide-or-sparse", "pursuit"}
     assert set(CENTRAL) == set(SOLVERS) - automatic | {SPARSE}
     assert set(RELEASES) == {case.name for case in CASES.values() if case.family == "automatic"}
 
@@ -55,7 +77,7 @@ def test_honest_code_passes_and_halved_noise_would_be_found(name):
     assert result.noise_factor >= 0.5
     assert all(one.found <= one.claimed * (1.0 + 1e-9) for one in result.releases)
     # the least is that of greedy scores at weight zero, where logistic slopes are half of their bound
-    assert all(ratio > 0.49 for ratio in result.reached.values()), result.reached
+    assert all(ratio > LOOSE.get(query, 0.49) for query, ratio in result.reached.items()), result.reached
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -72,8 +94,8 @@ def test_halved_noise_is_found_in_every_release(name):
 def test_halved_noise_of_one_release_of_the_automatic_rule_is_found_and_no_other(name, release):
     with weaker_noise(release):
         result = audit_case(CASES[name], confidence=0.9999, power=0.55, real_neighbours=False, whole_runs=0)
-    assert tuple(one.release for one in result.releases) == RELEASES[name]
-    assert [one.release for one in result.releases if one.verdict is Verdict.VIOLATION] == [release]
+    assert groups(result.releases) == RELEASES[name]
+    assert groups(one for one in result.releases if one.verdict is Verdict.VIOLATION) == (release,)
 
 
 SOLVERS_OF_CASES = {case.solver.name: case.solver for case in CASES.values() if case.solver is not None}

@@ -83,7 +83,7 @@ class Solver(ABC):
         if objective.loss.n_outputs != 1:
             raise Unsupported(
                 f"solver {self.name!r} takes two classes or one number to predict: "
-                "for more classes use solver='gradient' or 'sgd'."
+                "for more classes use solver='auto', 'gradient' or 'sgd'."
             )
 
     def require_no_constraint(self, objective: Objective) -> None:

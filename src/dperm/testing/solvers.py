@@ -52,11 +52,11 @@ def _objective(data: DesignData, penalty: Any = None) -> Objective:
     return Objective(Logistic(), penalty or L2(0.01), unpenalised=(data.design.n_features,))
 
 
-def check_solver(solver: Solver, *, canary_runs: int = 1500) -> None:
-    """Run every whole-solver check."""
+def check_solver(solver: Solver, *, canary_runs: int = 1500, tolerance: float = 1e-4) -> None:
+    """Run every whole-solver check; ``tolerance`` is that of the limit without noise."""
     check_ledger_is_plan(solver)
     check_non_interference(solver)
-    check_noise_free_limit(solver)
+    check_noise_free_limit(solver, tolerance)
     check_gradient_canary(solver, _objective(problem(n=8)), problem(n=8), n_runs=canary_runs)
 
 

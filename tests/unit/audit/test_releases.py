@@ -124,8 +124,8 @@ class TestPlantedBugs:
     def test_a_holder_that_mixes_in_the_exact_value(self, monkeypatch):
         release = DataHolder.release
 
-        def mixing(self, query, mechanism, group=None):
-            noisy = release(self, query, mechanism, group)
+        def mixing(self, query, mechanism, group=None, units=1):
+            noisy = release(self, query, mechanism, group, units)
             return 0.5 * (noisy + query.evaluate(private_data(self)))
 
         monkeypatch.setattr(DataHolder, "release", mixing)
@@ -255,8 +255,9 @@ class TestPlantedBugs:
     def test_a_plan_that_is_not_kept(self, monkeypatch):
         release = DataHolder.release
 
-        def cheaper(self, query, mechanism, group=None):
-            return release(self, query, replace(mechanism, noise_multiplier=0.5 * mechanism.noise_multiplier), group)
+        def cheaper(self, query, mechanism, group=None, units=1):
+            weaker = replace(mechanism, noise_multiplier=0.5 * mechanism.noise_multiplier)
+            return release(self, query, weaker, group, units)
 
         monkeypatch.setattr(DataHolder, "release", cheaper)
         assert "left its plan" in audit("newton", n_runs=1).faults[0]

@@ -175,11 +175,17 @@ def _regression(solver: Any) -> Any:
 def _automatic() -> list[AuditCase]:
     """The automatic rule: the solvers that it chooses, with every kind of target."""
     return [
-        fit_case("auto, two classes", "automatic", _classifier("auto"), solver=SOLVERS["whitened"]()),
+        fit_case("whitened, two classes", "automatic", _classifier("whitened"), solver=SOLVERS["whitened"]()),
         fit_case("whitened, three classes", "automatic", _classifier("whitened", (0, 1, 2)), "three classes"),
         fit_case("auto, numbers", "automatic", _regression("auto"), "numbers", quick=True),
         fit_case("wide, two classes", "automatic", _classifier("wide"), solver=SOLVERS["wide"]()),
         fit_case("wide, three classes", "automatic", _classifier("wide", (0, 1, 2)), "three classes"),
+        fit_case(
+            "wide-or-sparse, two classes",
+            "automatic",
+            _classifier("wide-or-sparse"),
+            solver=SOLVERS["wide-or-sparse"](),
+        ),
         fit_case("pursuit, two classes", "automatic", _classifier("pursuit"), solver=SOLVERS["pursuit"]()),
         fit_case("pursuit, numbers", "automatic", _regression("pursuit"), "numbers"),
     ]

@@ -145,9 +145,9 @@ def dense_notes(prepared: PreparedFit, weights: FloatArray) -> tuple[str, ...]:
     sparse = isinstance(penalty, L1 | ElasticNet) and SeparablePenalty.of(penalty).l1 > 0.0
     if not sparse or prepared.solver.name in _KEEP_FEW or total < _MANY or nonzero < _DENSE * total:
         return ()
-    which = "solver='pursuit' or solver='wide'"
+    which = "solver='wide', or solver='pursuit'"
     if objective.loss.n_outputs > 1:
-        which += ", which take two classes or multi_class='ovr'"
+        which += " with multi_class='ovr'"
     name = penalty.name.replace("_", "-")
     return (
         f"{nonzero:,} of {total:,} weights are not zero although the penalty is {name}: this method adds noise to all "

@@ -51,7 +51,9 @@ class Event:
         """Keep numbers of other types as doubles: a curve in lower precision is no upper bound."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, Real) and not isinstance(value, int | float):
+            # exactly these types: a subclass may compare and add up in its own way
+            exact: tuple[type, ...] = (bool, int, float)
+            if isinstance(value, Real) and type(value) not in exact:
                 object.__setattr__(self, field.name, float(value))
 
 

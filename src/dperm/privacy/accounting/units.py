@@ -62,6 +62,8 @@ def pays_for(event: Event, unit: Event, units: int) -> bool:
     >>> pays_for(Gaussian(15.0), Gaussian(30.0), 4), pays_for(Gaussian(15.0), Gaussian(30.0), 3)
     (True, False)
     """
+    if type(units) is not int:  # a subclass could count as one number here and as another where units are added up
+        return False
     if units == 1 and event == unit:
         return True
     if not isinstance(unit, Gaussian) or not isinstance(event, Gaussian | Selection) or units < 1:

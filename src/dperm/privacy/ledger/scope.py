@@ -61,6 +61,7 @@ class InnerScope:
 
         It takes the place of ``units`` planned releases, which must pay for ``event`` (``accounting/units.proof.md``).
         """
+        query = str(query)
         with self._lock:
             if self._settled:
                 raise PlanViolation(f"a release of {query!r} was attempted after the fit had been settled.")
@@ -68,6 +69,8 @@ class InnerScope:
             if planned is None:
                 raise PlanViolation(f"a release of {query!r} was attempted that the plan does not contain.")
             count, record = planned
+            if type(units) is not int:  # arithmetic with a subclass could say anything
+                raise PlanViolation(f"a release of {query!r} was attempted in the place of {units!r} planned ones.")
             if units < 1 or self._used[query] + units > count:
                 last = self._used[query] + units
                 raise PlanViolation(f"release {last} of {query!r} was attempted; {count} are planned.")

@@ -51,6 +51,8 @@ class Mechanism(ABC):
 
     def __post_init__(self) -> None:
         self.event(2.0)  # refuses a bad multiplier
+        # exactly a float: a subclass could be one number for the noise and another one for its cost
+        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
         if self.sampler not in ("filtered", "integer"):
             raise InvalidInput(f"sampler must be 'filtered' or 'integer', not {self.sampler!r}.")
 

@@ -235,7 +235,7 @@ def test_a_dense_result_of_a_sparse_penalty_is_noted(penalty, n_classes, solver)
     assert [text.partition(":")[0] for text in notes] == [
         f"{np.count_nonzero(model.coef_)} of {total} weights are not zero although the penalty is {penalty}"
     ]
-    assert "solver='pursuit' or solver='wide'" in notes[0]
+    assert "solver='wide', or solver='pursuit'" in notes[0]
     assert ("multi_class='ovr'" in notes[0]) == (n_classes > 2)
     assert notes[0].rstrip(".") in model.privacy_report_.public["warnings"]
     assert f"Warning: {notes[0]}" in model.privacy_report_.summary()

@@ -12,6 +12,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.accounting.units import gaussian_in_units, selection_in_units
 from dperm.privacy.ledger import Ledger
 from dperm.privacy.ledger.scope import InnerScope, Scope
+from dperm.privacy.mechanisms.standard import GaussianNoise
 
 PLAN = calibrate(Plan((PlannedRelease("q", "gaussian", 2),)), Budget(1.0, 1e-6))
 EVENT = PLAN.plan.releases[0].event(PLAN.scale)
@@ -87,3 +88,29 @@ def test_one_release_may_take_the_place_of_several():
     scope.settle()
     assert [record.event for record in scope.records] == [Gaussian(unit)] * 10
     assert [record.forfeited for record in scope.records] == [False] * 9 + [True]
+
+
+def test_numbers_that_lie_about_themselves_are_refused():
+    """A subclass of int may compare as many and add up as few: units, and noise for that matter, are plain numbers."""
+
+    class Many(int):
+        def __radd__(self, other):
+            return other + 1
+
+        def __rmul__(self, other):
+            return other
+
+    unit = EVENT.noise_multiplier
+    scope = InnerScope(PLAN, REPLACE_ONE, binding=False)
+    with pytest.raises(PlanViolation, match="in the place of"):
+        scope.charge("q", Gaussian(gaussian_in_units(unit, 10**8)), Many(10**8))
+    assert not scope.used
+
+    class Equal(float):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = float.__hash__
+
+    assert Gaussian(Equal(0.5)) != Gaussian(30.0)
+    assert type(GaussianNoise(Equal(0.5)).noise_multiplier) is float

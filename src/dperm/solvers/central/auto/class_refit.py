@@ -72,7 +72,7 @@ class ClassRefit:
     def fitted(
         self, start: FloatArray, learnt: list[Learnt], progress: Callable[[int], None]
     ) -> tuple[FloatArray, float]:
-        """Return the change of the weights, and the factor by which the refit was shrunk."""
+        """Return the change of the weights, and how much is left of the columns: the typical size of a score."""
         facts, loss, recipe = self.holder.facts, self.objective.loss, recipe_for(self.objective.loss)
         assert isinstance(loss, Multinomial)
         shares = class_shares(self.best, loss.n_classes)
@@ -119,7 +119,7 @@ class ClassRefit:
                 total += v
         v = total / n_averaged - first
         if not scores.any():
-            return np.zeros_like(start), 1.0
+            return np.zeros_like(start), 0.0
         passed = min(1.0, clip_in_typical)
         response = ClippedResponse(
             np.array([passed * recipe.curvature]),
@@ -134,13 +134,14 @@ class ClassRefit:
         descent = Descent(steps, 0.0, n_averaged, np.diag(penalty.ridge))
         null = NullDistribution.of(response, metric, descent, noise, facts.n, fraction**0.25)
         kept, factor = shrinkage(v[:n_directions], metric, null, recipe, factors, None, False, 1.0)
-        move = np.tensordot(kept + first[:n_directions], scores, 1)
+        kept = kept + first[:n_directions]
+        move = np.tensordot(kept, scores, 1)
         if has_intercept:
             # offsets of the scores shrink with them
             left = min(1.0, factor / null.learnt**factor)
             change = heights * v[n_directions:]
             move[-1] = left * (change - change.mean()) / facts.intercept_height
-        return move, factor
+        return move, float(np.abs(kept).max())
 
     def _scores(self, learnt: list[Learnt], shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return weights of shape (directions, d, K) that give scores of typical size, their own parts, first factors.

@@ -183,7 +183,10 @@ class Refit:
     def fitted(
         self, start: FloatArray, learnt: list[Learnt], progress: Callable[[int], None]
     ) -> tuple[FloatArray, float]:
-        """Return the change of the weights, and the factor by which the refit was shrunk."""
+        """Return the change of the weights, and how much is left of the columns.
+
+        That is the typical size of a score for classes, and the factor by which the refit was shrunk in regression.
+        """
         facts, loss, recipe = self.holder.facts, self.objective.loss, recipe_for(self.objective.loss)
         directions, own, factors = self._directions(learnt)
         inner = replace(
@@ -234,7 +237,9 @@ class Refit:
         # a null test would throw the ranking of people away, which may be good where probabilities are not yet
         level = 1.0 if loss.task == "classification" else NULL_LEVEL
         move, factor = shrinkage(v, metric, null, recipe, inner, constant, targets_mean, level)
-        return directions @ (move + metric.row_map.matrix @ first), factor
+        kept = move + metric.row_map.matrix @ first
+        left = float(np.abs(kept[: len(learnt)]).max()) if loss.task == "classification" else factor
+        return directions @ kept, left
 
     def _directions(self, learnt: list[Learnt]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return a column of weights for each direction and one for the intercept, their own parts, and first factors.

@@ -33,6 +33,7 @@ from dperm.data.design.row_map import RowMap
 from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import Loss, Objective, Squared
+from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
@@ -62,6 +63,8 @@ _MAX_COLUMNS = 2000
 _NOISY_WEIGHTS = 0.5
 #: threshold of a robust loss, in typical slopes, below which the descent is taken in place of the posterior mean
 _LEAST_SLOPE_BOUND = 0.5
+#: share of the largest weight below which a weight under an l1 penalty is what rounding and averaging left of zero
+_ROUNDING = 1e-6
 #: clipping threshold, in typical slopes, that clips nothing
 _NEVER_CLIPPED = 1e9
 
@@ -158,7 +161,7 @@ class WhitenedDescent(Solver):
             move, kept = self._posterior_mean(
                 objective, holder, mechanism, metric, best, noise_fraction, longest, progress
             )
-            return self._noted(start + move, kept, best, loss, holder, calibrated)
+            return self._noted(self._without_rounding(start + move, objective), kept, best, loss, holder, calibrated)
         clip = min(clip_in_typical * best.slope * metric.row_length, longest)
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         steps = self._steps(metric, mechanism, holder, recipe, noise_fraction, loss.n_outputs)
@@ -188,7 +191,7 @@ class WhitenedDescent(Solver):
         constant = best if loss.task == "regression" and best.constant is not None else None
         # a robust loss does not target the mean
         move, factor = shrinkage(v, metric, null, recipe, facts, constant, False)
-        return self._noted(start + move, factor, best, loss, holder, calibrated)
+        return self._noted(self._without_rounding(start + move, objective), factor, best, loss, holder, calibrated)
 
     def _noted(
         self,
@@ -207,6 +210,14 @@ class WhitenedDescent(Solver):
         if factor < _NOISY_WEIGHTS and not warned:
             notes += (_shrinkage_note(factor, loss),)
         return Solution(weights, self.n_steps, notes)
+
+    @staticmethod
+    def _without_rounding(weights: FloatArray, objective: Objective) -> FloatArray:
+        """Return the weights with exact zeros where an l1 penalty left rounding errors of the map only."""
+        if not SeparablePenalty.of(objective.penalty).l1:
+            return weights
+        out: FloatArray = np.where(np.abs(weights) > _ROUNDING * np.abs(weights).max(), weights, 0.0)
+        return out
 
     def _posterior_mean(
         self,

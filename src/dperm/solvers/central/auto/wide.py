@@ -7,12 +7,11 @@ proportion to rows times mu. How large the weights should be depends on the data
 is minimised over the intercept (of each class) and one factor for what was learnt. It costs little, because it is a
 problem of few columns: the score, and a constant.
 
-**Guarantee.** Released to whoever sees the model or any step: target mean, for regression the mean deviation of the
-target, mean row length, ``n_steps`` clipped gradient sums of the columns, and in the refit the mean length of the
-scores, their second moments (not for more than two classes) and ``REFIT_STEPS`` clipped gradient sums, all with
-Gaussian noise. Composition is exact.
-Everything is fixed in advance except clips, weights, step lengths and the map of the refit, which use earlier releases
-only. Proof: ``wide.proof.md``.
+**Guarantee.** Released to whoever sees the model or any step: target mean or class counts, for regression the mean
+deviation of the target, mean row length, ``n_steps`` clipped gradient sums of the columns, and in the refit the mean
+length of the scores, their second moments (not for more than two classes) and ``REFIT_STEPS`` clipped gradient sums,
+all with Gaussian noise. Composition is exact. Everything is fixed in advance except clips, weights, step lengths and
+the map of the refit, which use earlier releases only. Proof: ``wide.proof.md``.
 """
 
 from __future__ import annotations
@@ -164,11 +163,11 @@ class WideDescent(Solver):
             if progress is not None:
                 progress(self.n_steps + done, self.n_steps + REFIT_STEPS)
 
-        move, factor = refit.fitted(start, learnt, in_refit)
+        move, left = refit.fitted(start, learnt, in_refit)
         notes = best.notes
         planned = self.starting_point.utility_warnings(loss, facts, calibrated, holder.neighbours)
-        nothing = factor <= NO_WEIGHTS or not any(one.weights.any() for one in learnt)
-        if nothing and not planned:  # for classes it is at least that large
+        nothing = left <= NO_WEIGHTS or not any(one.weights.any() for one in learnt)
+        if nothing and not planned:
             notes += (NO_INFORMATIVE_COLUMN,)
         return Solution(start + move, self.n_steps + REFIT_STEPS, notes)
 
@@ -185,8 +184,7 @@ class WideDescent(Solver):
         """Return the directions that were learnt, here one."""
         facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
         mechanism = GaussianNoise(calibrated.noise_multiplier(self.group))
-        longest = loss.slope_bound * facts.block_bound(facts.n_features)
-        clip = min((self.clip or recipe.clip_high_noise) * best.slope * row_length, longest)
+        clip = self._gradient_clip(loss, facts, best, row_length)
         clip_in_typical = clip / (best.slope * row_length)
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
         rows_times_mu = facts.n * math.sqrt(self.n_steps) / mechanism.noise_multiplier / holder.neighbours.records_apart
@@ -216,6 +214,11 @@ class WideDescent(Solver):
             return [Learnt(np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0), deviation, left, own)]
         return [Learnt(learnt, deviation, left, own, time_left)]
 
+    def _gradient_clip(self, loss: Loss, facts: Facts, best: BestConstant, row_length: float) -> float:
+        """Clipping threshold of one person's gradient, at most the length of the longest one."""
+        longest = loss.slope_bound * facts.block_bound(facts.n_features)
+        return min((self.clip or recipe_for(loss).clip_high_noise) * best.slope * row_length, longest)
+
     # ------------------------------------------------------------------------------------------------ forecast
     def forecast(
         self,
@@ -234,9 +237,11 @@ class WideDescent(Solver):
         rows_times_mu = facts.n * mu / neighbours.records_apart
         duration = self.duration(loss, rows_times_mu)
         columns, directions = explainable(loss), math.sqrt(facts.d)
+        descent = cost_without_metric(loss, facts.d, duration, rows_times_mu)
         min_deviation = math.sqrt(math.log(2.0) * directions / duration) * facts.spread / (2.0 * facts.value_bound)
         return Forecast(
-            excess=refit + cost_without_metric(loss, facts.d, duration, rows_times_mu),
+            # neither costs more than all that columns explain; the refit is shrunk, and starts from the weights
+            excess=columns - (columns - descent) * columns / (columns + refit),
             null_excess=columns,
             basis=f"Estimate, not a bound: the noise of descent and refit, and what a short descent misses{unit}.",
             assumptions=(

@@ -28,6 +28,7 @@ from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.units import gaussian_in_units, selection_in_units
 from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
+from dperm.queries.gradients import FeatureGradient
 from dperm.queries.sparsity import GradientSparsity
 from dperm.solvers.base import Progress
 from dperm.solvers.central.auto.pursuit import SelectionCost, SparsePursuit
@@ -117,6 +118,10 @@ class WideOrSparse(_SharedDescent):
         choice = self._choice(calibrated)
         # before the test, so that no refusal depends on its outcome
         SparsePursuit().check(objective, holder.facts, holder.neighbours, best, choice)
+        facts, clip = holder.facts, self._gradient_clip(objective.loss, holder.facts, best, row_length)
+        descent = FeatureGradient(objective.loss, start, clip)
+        unit = GaussianNoise(calibrated.noise_multiplier(self.group))
+        unit.noise_scale(descent.sensitivity(facts, holder.neighbours), descent.bound(facts), descent.size(facts))
         value = self._test(objective, holder, calibrated, best, start, row_length)
         expected = SeparablePenalty.of(objective.penalty).l1 > 0.0  # an l1 penalty says that few columns matter
         n_columns = self.n_columns if value > _DOUBT or expected else self.n_columns // 2
@@ -134,8 +139,8 @@ class WideOrSparse(_SharedDescent):
                 progress(done, self.n_steps + REFIT_STEPS)
 
         if left:
-            descent = _SharedDescent(left, clip=self.clip, correct_overfit=self.correct_overfit)
-            directions += descent._descend(objective, holder, calibrated, best, start, row_length, of_descent)
+            shared = _SharedDescent(left, clip=self.clip, correct_overfit=self.correct_overfit)
+            directions += shared._descend(objective, holder, calibrated, best, start, row_length, of_descent)
         if n_columns:
             pursuit = SparsePursuit(n_columns)
             directions.append(self._pursue(pursuit, objective, holder, best, choice, row_length, of_pursuit))

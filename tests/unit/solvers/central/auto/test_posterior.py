@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dperm import Bounds, DPRidge
+from dperm import Bounds, DPLasso, DPRidge
 from dperm.data.design.row_map import RowMap
 from dperm.kernels.exact import Grids
 from dperm.solvers.central.auto.column_selection import select_columns
@@ -118,3 +118,13 @@ def test_few_relevant_columns_are_found_by_a_fit():
         model = DPRidge(epsilon=0.5, bounds=bounds, neighbours="zero-out", insecure_seed=seed).fit(X[:3000], y[:3000])
         scores.append(model.score(X[3000:], y[3000:]))
     assert np.mean(scores) >= 0.72  # .80 could be explained; a descent that stopped early reached .68
+
+
+def test_an_l1_penalty_leaves_exact_zeros():
+    """The map of the metric would turn zeros into rounding errors, and a report would call them weights."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 60))
+    y = X[:, :3] @ [1.0, -1.0, 0.5] + 0.1 * rng.normal(size=3000)
+    bounds = Bounds(centre=0, scale=1, clip=3, target=(-8, 8))
+    model = DPLasso(epsilon=1e5, strength=0.02, bounds=bounds, insecure_seed=0).fit(X, y)
+    assert np.flatnonzero(model.coef_).tolist() == [0, 1, 2]

@@ -243,3 +243,18 @@ def test_the_factor_of_learnt_weights_is_that_of_a_newton_step():
     noisy = Learnt(2.0 * gradient, 10.0, 10.0, 0.0, time=2.0)
     assert noisy.best_factor(square=10.0, curvature=0.2) == 0.0
     assert Learnt(2.0 * gradient, 0.0, 0.0, 0.0).best_factor(10.0, 0.2) == 0.0
+
+
+def test_the_note_of_constant_predictions_is_said_of_constant_predictions_only():
+    """The refit may keep the factor that it starts from although its own gradients are all noise."""
+    rng = np.random.default_rng(1)
+    y = rng.random(400) < 0.37
+    X = rng.normal(size=(400, 30)) + np.outer(y - 0.37, np.full(30, 1.5))
+    bounds = Bounds(centre=0, scale=1, clip=3, classes=[False, True])
+    for seed in range(8):
+        model = fitted(X, y, 0.5, seed, bounds=bounds)
+        notes = model.privacy_report_.public.get("warnings", ())
+        if any("No column could be distinguished" in note for note in notes):
+            assert np.ptp(model.predict_proba(X)[:, 1]) < 0.2
+        else:
+            assert np.ptp(model.predict_proba(X)[:, 1]) > 0.05
