@@ -34,7 +34,10 @@ def explainable(loss: Loss) -> float:
 def cost_in_metric(loss: Loss, facts: Facts, mu: float, neighbours: Neighbours) -> float:
     """Cost of a descent in which all directions are learnt equally well: noise, and sampling variation."""
     sampling = _SAMPLING_LEFT * facts.d * loss.n_outputs / (2.0 * facts.n)
-    return expected_noise(loss, facts, mu, neighbours) + sampling
+    noise = expected_noise(loss, facts, mu, neighbours)
+    if loss.task == "regression":  # a posterior mean never pays more for noise than all that columns explain
+        noise *= explainable(loss) / (explainable(loss) + noise)
+    return noise + sampling
 
 
 def cost_without_metric(loss: Loss, d: int, duration: float, rows_times_mu: float) -> float:
