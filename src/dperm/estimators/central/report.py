@@ -31,7 +31,7 @@ ARITHMETIC = (
 
 
 #: these choose few columns, or remove weights below their noise; the others add noise to every weight
-_KEEP_FEW = ("frank-wolfe", "greedy", "peel", "pursuit", "wide")
+_KEEP_FEW = ("frank-wolfe", "greedy", "peel", "pursuit", "wide", "wide-or-sparse")
 #: with fewer weights all of them may matter
 _MANY = 50
 #: share of weights that are not zero from which a result is not sparse at all

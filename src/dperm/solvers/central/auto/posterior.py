@@ -19,11 +19,11 @@ import numpy as np
 from dperm.data.design.facts import Facts
 from dperm.solvers.central.auto.column_selection import select_columns
 from dperm.solvers.central.auto.metric import Metric
-from dperm.solvers.central.auto.shrinkage import NULL_LEVEL, _mean_shift, null_p_value
+from dperm.solvers.central.auto.shrinkage import NULL_LEVEL, mean_shift, null_p_value
 from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
 from dperm.types import FloatArray
 
-__all__ = ["Posterior", "result"]
+__all__ = ["Posterior", "shrunken_posterior"]
 
 #: prior values of the part of the target's variance that columns explain, all equally likely
 _EXPLAINED = 2.0 ** -np.arange(13.0)
@@ -141,7 +141,7 @@ class Posterior:
         self.mean, self.kept, self.observed, self.noise_variance, self.sampling_variance, self.moments = sums
 
 
-def result(
+def shrunken_posterior(
     posterior: Posterior,
     metric: Metric,
     penalised: Callable[[FloatArray], FloatArray],
@@ -172,7 +172,7 @@ def result(
         mean_row = metric.mean_row * facts.intercept_height
         by_columns = float(mean_row[:-1] @ out[:-1])
         descent, variance = float(mean_row @ (matrix @ observed)), float(np.square(mean_row @ matrix) @ variances)
-        out[-1] = (_mean_shift(descent, variance, by_columns, best, targets_mean) - by_columns) / facts.intercept_height
+        out[-1] = (mean_shift(descent, variance, by_columns, best, targets_mean) - by_columns) / facts.intercept_height
     return out, share
 
 

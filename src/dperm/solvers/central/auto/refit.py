@@ -27,7 +27,20 @@ from dperm.solvers.central.auto.shrinkage import NULL_LEVEL, Descent, NullDistri
 from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
 from dperm.types import FloatArray
 
-__all__ = ["REFIT_LENGTH_SHARE", "REFIT_MOMENT_SHARE", "REFIT_STEPS", "Learnt", "Refit"]
+__all__ = [
+    "HEIGHT",
+    "LARGEST_START",
+    "LEAST_FACTOR",
+    "LEAST_SCORE",
+    "LEAST_TYPICAL_SCORE",
+    "REFIT_LENGTH_SHARE",
+    "REFIT_STEPS",
+    "SCORE_PER_ROW",
+    "Learnt",
+    "PenaltyOfFactors",
+    "Refit",
+    "map_of",
+]
 
 #: gradients of the refit
 REFIT_STEPS = 48
@@ -38,7 +51,7 @@ LEAST_TYPICAL_SCORE = 0.7
 #: clip of a row of scores, in typical rows
 _SCORE_CLIP = 2.0
 #: budget shares of the refit for the length of the scores and for their second moments; its gradients get the rest
-REFIT_LENGTH_SHARE, REFIT_MOMENT_SHARE = 0.3, 0.2
+REFIT_LENGTH_SHARE, _REFIT_MOMENT_SHARE = 0.3, 0.2
 #: smallest factor of the first direction for classes, in typical scores: it keeps the ranking, and the shrinkage
 #: afterwards takes most of it away again where scores are noise. Tried: 0.02, 0.1 and 0.2
 LEAST_FACTOR = 0.1
@@ -169,8 +182,8 @@ class Refit:
     @staticmethod
     def releases(share: float, n_directions: int) -> tuple[int, float, list[PlannedRelease]]:
         """Number of lengths of scores and their budget share, and the other planned releases."""
-        moments, ratio = share * REFIT_MOMENT_SHARE, MappedSecondMoment.replacement_ratio
-        gradients = share * (1.0 - REFIT_LENGTH_SHARE - REFIT_MOMENT_SHARE)
+        moments, ratio = share * _REFIT_MOMENT_SHARE, MappedSecondMoment.replacement_ratio
+        gradients = share * (1.0 - REFIT_LENGTH_SHARE - _REFIT_MOMENT_SHARE)
         return (
             1,
             share * REFIT_LENGTH_SHARE,

@@ -26,6 +26,7 @@ __all__ = [
     "Descent",
     "NullDistribution",
     "column_penalties",
+    "mean_shift",
     "null_p_value",
     "shrinkage",
 ]
@@ -288,7 +289,7 @@ def shrinkage(
        evidence for the columns, nor is the intercept's noise evidence against them. The factor is larger where early
        stopping has already shrunk the result.
     4. With ``best``, the constant of a regression, the mean prediction is set from the released mean and the descent
-       (:func:`_mean_shift`). Without it the intercept is shrunk with all other weights, and stays at its start where a
+       (:func:`mean_shift`). Without it the intercept is shrunk with all other weights, and stays at its start where a
        penalty removed every column.
 
     The returned factor leaves out early stopping. Without ``null`` nothing is shrunk.
@@ -337,7 +338,7 @@ def shrinkage(
         mean_row = metric.mean_row * facts.intercept_height
         variance = 0.0 if null is None else float(np.square(mean_row @ matrix) @ null.variances[:, 0])
         by_columns = float(mean_row[:-1] @ out[:-1, 0])
-        shift = _mean_shift(float(mean_row @ move[:, 0]), variance, by_columns, best, loss_targets_mean)
+        shift = mean_shift(float(mean_row @ move[:, 0]), variance, by_columns, best, loss_targets_mean)
         out[-1] = (shift - by_columns) / facts.intercept_height
     return out.reshape(result.shape), factor
 
@@ -347,7 +348,7 @@ def _has_weights(columns: FloatArray, result: FloatArray) -> bool:
     return bool(np.any(np.abs(columns @ result) > 1e-12 * (np.abs(columns) @ np.abs(result))))
 
 
-def _mean_shift(
+def mean_shift(
     descent_shift: float, variance: float, by_columns: float, best: BestConstant, loss_targets_mean: bool
 ) -> float:
     """Return the shift of the mean prediction from the released mean, given the shift of the descent.

@@ -42,7 +42,7 @@ from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLength
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.costs import explainable
 from dperm.solvers.central.auto.metric import Metric, MetricProx
-from dperm.solvers.central.auto.posterior import Posterior, result
+from dperm.solvers.central.auto.posterior import Posterior, shrunken_posterior
 from dperm.solvers.central.auto.recipes import Recipe, expected_noise, recipe_for
 from dperm.solvers.central.auto.shrinkage import (
     NO_INFORMATIVE_COLUMN,
@@ -271,7 +271,9 @@ class WhitenedDescent(Solver):
         targets_mean = isinstance(loss, Squared) and loss.slope_bound >= half
         if not self.shrink:
             return metric.row_map.matrix @ penalised(posterior.observed), 1.0
-        return result(posterior, metric, penalised, facts, None if best.constant is None else best, targets_mean)
+        return shrunken_posterior(
+            posterior, metric, penalised, facts, None if best.constant is None else best, targets_mean
+        )
 
     def _steps(
         self,

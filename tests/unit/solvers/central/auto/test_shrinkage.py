@@ -18,8 +18,8 @@ from dperm.solvers.central.auto.shrinkage import (
     Descent,
     NullDistribution,
     _inverse,
-    _mean_shift,
     column_penalties,
+    mean_shift,
     null_p_value,
     shrinkage,
 )
@@ -245,9 +245,9 @@ def test_the_mean_shift_follows_the_documented_formula(descent_shift):
     weight = prior / (prior + variance + bias)
     most = (1.0 + weight) * 0.3 + 0.2
     expected = math.copysign(min(weight * abs(descent_shift), most), descent_shift)
-    assert _mean_shift(descent_shift, variance, by_columns, best, True) == pytest.approx(expected)
+    assert mean_shift(descent_shift, variance, by_columns, best, True) == pytest.approx(expected)
     share = (prior + bias) / (prior + bias + variance)
-    assert _mean_shift(descent_shift, variance, by_columns, best, False) == pytest.approx(share * descent_shift)
+    assert mean_shift(descent_shift, variance, by_columns, best, False) == pytest.approx(share * descent_shift)
 
 
 def test_penalties_of_columns_keep_the_relevant_ones():
