@@ -35,12 +35,12 @@ class AddsTooLittleNoise(Solver):
     def solve(self, objective, holder, calibrated, progress=None):
         release = holder.release
 
-        def release_with_less_noise(query, mechanism, group=None):
+        def release_with_less_noise(query, mechanism, group=None, units=1):
             if self.kind in (None, mechanism.kind):
                 mechanism = replace(mechanism, noise_multiplier=mechanism.noise_multiplier / self.factor)
             if is_dataclass(query) and any(f.name == "race" for f in fields(query)):
                 query = replace(query, race=None)
-            return release(query, mechanism, group)
+            return release(query, mechanism, group, units)
 
         holder.release = release_with_less_noise
         return self.honest.solve(objective, holder, calibrated, progress)

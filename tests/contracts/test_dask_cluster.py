@@ -134,7 +134,10 @@ def test_the_ledger_is_the_plan(client, monkeypatch, solver):
         neighbours = str(SOLVERS[solver].supported_neighbours[0])
         made = SOLVERS[solver]()
         few = {"n_steps": 3, "n_rounds": 1, "n_passes": 1, "n_inner": 2}
-        solver = replace(made, **{part: n for part, n in few.items() if hasattr(made, part)})
+        if solver == "wide-or-sparse":  # its steps are a multiple of its columns
+            solver = made.shortened(3)
+        else:
+            solver = replace(made, **{part: n for part, n in few.items() if hasattr(made, part)})
     ledger = Ledger(neighbours=neighbours)
     short = Bounds(features=(-1, 1), classes=[0.0, 1.0], row_norm=1.0)
     model = DPLogisticRegression(2.0, 1e-5, bounds=short, solver=solver, neighbours=neighbours, ledger=ledger)

@@ -235,8 +235,8 @@ class SkimpsOnNoise(SharingParty):
     def __init__(self, *args):
         super().__init__(*args)
         honest = self._holder.release
-        self._holder.release = lambda query, mechanism, group=None: honest(
-            query, Skimped(mechanism.noise_multiplier), group
+        self._holder.release = lambda query, mechanism, group=None, units=1: honest(
+            query, Skimped(mechanism.noise_multiplier), group, units
         )
 
 
