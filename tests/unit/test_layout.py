@@ -21,8 +21,8 @@ MOST_MODULES, MOST_LINES = 22, 450
 #: source files that one central fit enters; lower it when you can, never raise it without a reason
 #: (four for checks at the mechanism boundary, recognised tables and contradictions in accounting; nine for rows in
 #: blocks and tiles; one for compiled sweeps over columns, one for releases that take the place of several, one
-#: for predicted costs)
-MOST_FILES_OF_A_FIT = 70
+#: for predicted costs, six for the parts of the automatic rule, which were four long files)
+MOST_FILES_OF_A_FIT = 76
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 PACKAGES = sorted({path.parent for path in MODULES})

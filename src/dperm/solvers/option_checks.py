@@ -20,12 +20,15 @@ __all__ = [
     "require_fraction",
     "require_positive",
     "require_positive_or_list",
+    "require_rest",
     "require_share",
     "require_whole",
 ]
 
 #: positive options stay within these limits, so that their squares and reciprocals neither overflow nor vanish
 _SMALLEST, _LARGEST = 1e-100, 1e100
+#: largest part of the budget that is spent before the gradients
+_MOST_SHARES = 0.9
 
 
 def _in_range(value: Any) -> bool:
@@ -81,6 +84,12 @@ def require_share(solver: object, *names: str) -> None:
         if not validation.is_finite_number(value) or not 0.0 < float(value) < 1.0:
             raise InvalidInput(f"{name} must be between 0 and 1, not {value!r}.")
         object.__setattr__(solver, name, float(value))
+
+
+def require_rest(solver: object, *names: str) -> None:
+    """Require shares that leave a tenth of the budget for the gradients."""
+    if sum(getattr(solver, name) for name in names) > _MOST_SHARES:
+        raise InvalidInput("the shares leave less than a tenth of the budget for the gradients: make them smaller.")
 
 
 def require_fraction(solver: object, *names: str) -> None:

@@ -349,7 +349,7 @@ SOLVER_EXAMPLES: dict[str, Solver] = {
     WhitenedDescent.name: WhitenedDescent(n_steps=400, clip=1e9),
     SparsePursuit.name: SparsePursuit(n_steps=200, clip=1e9),
     WideDescent.name: WideDescent(n_steps=400, clip=1e9, correct_overfit=False),
-    WideOrSparse.name: WideOrSparse(n_steps=400, clip=1e9, correct_overfit=False),
+    WideOrSparse.name: WideOrSparse(n_steps=384, clip=1e9, correct_overfit=False),
     # allows the weak penalties of the checks; the intercept's own penalty is negligible
     PerturbedMinimiser.name: PerturbedMinimiser(curvature_part=3.0, extra_strength=0.0, intercept_strength=0.01),
 }

@@ -30,7 +30,7 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.statistics import SecondMoment, unpack_symmetric
 from dperm.solvers.base import Progress, Solution, Solver
-from dperm.solvers.central.auto.recipes import recipe_for
+from dperm.solvers.central.auto.scales import scale_of
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
 from dperm.types import FloatArray
 
@@ -116,7 +116,7 @@ class Newton(Solver):
 
     def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> FloatArray:
         """Inverse of the released curvature, with eigenvalues below the noise level raised to that level."""
-        facts, bend = holder.facts, recipe_for(objective.loss).step_curvature
+        facts, bend = holder.facts, scale_of(objective.loss).step_curvature
         query = SecondMoment(self.row_clip or facts.spread * math.sqrt(facts.d))
         mechanism = GaussianNoise(calibrated.noise_multiplier(SecondMoment.name))
         sensitivity = query.sensitivity(facts, holder.neighbours)

@@ -1,6 +1,7 @@
 """The automatic rule, ``solver="auto"``: it chooses a solver from public facts, and its own solvers live here.
 
-``rule.py`` chooses, with the predicted costs of ``costs.py`` and the constants of ``recipes.py``; it releases nothing.
+Public numbers come first: ``constants.py`` (all numbers of the rule), ``scales.py`` (typical sizes of a loss),
+``costs.py`` (predicted costs), ``shares.py`` (budget shares); ``rule.py`` chooses. None of them releases anything.
 ``whitened.py`` then releases, in this order: the target mean or class counts and the target's mean deviation (both in
 ``starting_point.py``), the mean row length, the second moments (read by ``metric.py``) and ``n_steps`` gradients.
 ``shrinkage.py`` post-processes the result; in regression ``posterior.py`` and ``column_selection.py`` do. ``wide.py``

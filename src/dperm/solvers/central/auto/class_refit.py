@@ -21,31 +21,22 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, PlannedRelease
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.class_scores import ClassScoreGradient
 from dperm.queries.whitened import RowLengths
+from dperm.solvers.central.auto.clipped_response import ClippedResponse
+from dperm.solvers.central.auto.constants import RULE, SMALLEST, TINY
+from dperm.solvers.central.auto.costs import expected_noise, explainable, fraction_of
+from dperm.solvers.central.auto.descent import Descent
+from dperm.solvers.central.auto.learnt import NOISE_SCORE, Learnt, PenaltyOfFactors, largest_score, map_of
 from dperm.solvers.central.auto.metric import Metric
-from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
-from dperm.solvers.central.auto.refit import (
-    HEIGHT,
-    LARGEST_START,
-    LEAST_FACTOR,
-    LEAST_SCORE,
-    LEAST_TYPICAL_SCORE,
-    REFIT_LENGTH_SHARE,
-    REFIT_STEPS,
-    SCORE_PER_ROW,
-    Learnt,
-    PenaltyOfFactors,
-    map_of,
-)
-from dperm.solvers.central.auto.shrinkage import Descent, NullDistribution, shrinkage
-from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
+from dperm.solvers.central.auto.null_test import NullDistribution
+from dperm.solvers.central.auto.scales import scale_of
+from dperm.solvers.central.auto.shrinkage import shrinkage
+from dperm.solvers.central.auto.starting_point import BestConstant
 from dperm.types import FloatArray
 
 __all__ = ["ClassRefit", "class_shares", "class_spread"]
 
 #: typical slope and curvature of two classes, to which scores of several classes are scaled
 _SLOPE, _CURVATURE = 0.5, 0.25
-#: how far the result may be trusted away from the best constant, as for two classes
-_TRUST = 0.5
 
 
 @dataclass(frozen=True)
@@ -62,18 +53,18 @@ class ClassRefit:
     @staticmethod
     def releases(share: float, n_directions: int) -> tuple[int, float, list[PlannedRelease]]:
         """Number of lengths of scores and their budget share, and the other planned releases."""
-        gradients = share * (1.0 - REFIT_LENGTH_SHARE)
+        gradients = share * (1.0 - 0.25)
         return (
             n_directions,
-            share * REFIT_LENGTH_SHARE,
-            [PlannedRelease(ClassScoreGradient.name, "gaussian", REFIT_STEPS, gradients)],
+            share * 0.25,
+            [PlannedRelease(ClassScoreGradient.name, "gaussian", RULE.n_steps, gradients)],
         )
 
     def fitted(
         self, start: FloatArray, learnt: list[Learnt], progress: Callable[[int], None]
     ) -> tuple[FloatArray, float]:
         """Return the change of the weights, and how much is left of the columns: the typical size of a score."""
-        facts, loss, recipe = self.holder.facts, self.objective.loss, recipe_for(self.objective.loss)
+        facts, loss, scale = self.holder.facts, self.objective.loss, scale_of(self.objective.loss)
         assert isinstance(loss, Multinomial)
         shares = class_shares(self.best, loss.n_classes)
         scores, own, first = self._scores(learnt, shares)
@@ -82,58 +73,62 @@ class ClassRefit:
         rows = map_of(np.hstack(list(scores)), facts)
         # one height for all: the gradient of a rare class would be so long that it is clipped much more than others
         same = float(shares @ shares)
-        heights = np.full(n_classes if has_intercept else 0, _SLOPE * HEIGHT / math.sqrt(same))
-        typical = _SLOPE * math.sqrt(n_directions + (HEIGHT**2 * (1.0 - same) / same if has_intercept else 0.0))
+        heights = np.full(n_classes if has_intercept else 0, _SLOPE * RULE.intercept_height / math.sqrt(same))
+        typical = _SLOPE * math.sqrt(
+            n_directions + (RULE.intercept_height**2 * (1.0 - same) / same if has_intercept else 0.0)
+        )
         inner = replace(facts, n_features=n_directions, d=n_directions + len(heights), intercept_height=0.0)
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(ClassScoreGradient.name))
-        mu = math.sqrt(REFIT_STEPS) / mechanism.noise_multiplier
+        mu = math.sqrt(RULE.n_steps) / mechanism.noise_multiplier
         excess = expected_noise(loss, inner, mu, self.holder.neighbours) / n_classes
-        fraction = excess / (excess + recipe.tolerated_excess)
-        clip_in_typical = self.clip or recipe.clip(fraction)
+        fraction = fraction_of(excess)
+        clip_in_typical = self.clip or scale.clip_at(fraction)
         longest = loss.slope_bound * facts.block_bound(facts.n_features) * float(np.linalg.norm(rows.matrix, 2))
         # no gradient is longer than this
         longest = max(math.hypot(longest, loss.slope_bound * heights.max(initial=0.0)), typical)
         clip = min(clip_in_typical * typical, longest)
         noise = mechanism.noise_multiplier * self.holder.neighbours.records_apart * clip / facts.n
-        resolution = facts.n * mu / (self.holder.neighbours.records_apart * inner.d)
-        time = recipe.total_time(fraction, (typical / _SLOPE) ** 2 / inner.d, resolution)
-        steps = recipe.first_step(fraction, time, REFIT_STEPS, 0.0) * recipe.step_decay(fraction, REFIT_STEPS)
-        independence = recipe.interpolate(recipe.label_independence, fraction)
-        n_averaged = max(1, round(0.5 * (1.0 - fraction) * REFIT_STEPS))
-        penalty = self._penalty(scores, learnt, recipe.share_passed(clip_in_typical))
+        penalty = self._penalty(scores, learnt, min(1.0, clip_in_typical))
+        descent = Descent.planned(
+            scale,
+            fraction,
+            (typical / _SLOPE) ** 2 / inner.d,
+            explainable(loss) / excess,
+            RULE.n_steps,
+            0.0,
+            np.diag(penalty.ridge),
+        )
         least = np.zeros(n_directions)
-        least[0] = LEAST_FACTOR
+        least[0] = RULE.least_kept
         constants = start[-1] * facts.intercept_height if has_intercept else np.zeros(n_classes)
         first = np.append(first, np.zeros(len(heights)))
         v, total = first, np.zeros(inner.d)
-        for t, step in enumerate(steps):
+        for t, step in enumerate(descent.steps):
             at = constants + heights * v[n_directions:] if has_intercept else constants
-            query = ClassScoreGradient(loss, rows, v[:n_directions], at, heights, clip, independence)
+            query = ClassScoreGradient(loss, rows, v[:n_directions], at, heights, clip, 1.0 - fraction)
             gradient = self.holder.release(query, mechanism) / facts.n
             v = v - step * gradient
             weights = np.tensordot(v[:n_directions], scores, 1)[: facts.n_features]
             pushed = v[:n_directions] - step * (own + penalty.slope_of_l1(weights.ravel()))
             v[:n_directions] = np.maximum(penalty.prox(pushed, step), least)
             progress(t + 1)
-            if t >= REFIT_STEPS - n_averaged:
+            if t >= RULE.n_steps - descent.n_averaged:
                 total += v
-        v = total / n_averaged - first
+        v = total / descent.n_averaged - first
         if not scores.any():
             return np.zeros_like(start), 0.0
         passed = min(1.0, clip_in_typical)
         response = ClippedResponse(
-            np.array([passed * recipe.curvature]),
+            np.array([passed * scale.curvature]),
             np.array([passed * _CURVATURE]),
             np.array([passed**2 * _SLOPE**2]),
-            _TRUST,
         )
         factors = replace(inner, d=n_directions)
         metric = Metric(
             RowMap(np.eye(n_directions), factors.grids), np.ones(n_directions), math.sqrt(n_directions), np.zeros(0)
         )
-        descent = Descent(steps, 0.0, n_averaged, np.diag(penalty.ridge))
-        null = NullDistribution.of(response, metric, descent, noise, facts.n, fraction**0.25)
-        kept, factor = shrinkage(v[:n_directions], metric, null, recipe, factors, None, False, 1.0)
+        null = NullDistribution.of(response, metric, descent, noise, facts.n, fraction)
+        kept, factor = shrinkage(v[:n_directions], metric, null, factors, None, False, RULE.least_kept, 1.0)
         kept = kept + first[:n_directions]
         move = np.tensordot(kept, scores, 1)
         if has_intercept:
@@ -149,24 +144,24 @@ class ClassRefit:
         A typical score is that of two classes: its variance over classes is a quarter. It is found from the released
         mean length of the scores along each direction, in standard deviations of their noise.
         """
-        facts, neighbours, recipe = self.holder.facts, self.holder.neighbours, recipe_for(self.objective.loss)
-        spread = max(class_spread(shares), 1e-6)
+        facts, neighbours, scale = self.holder.facts, self.holder.neighbours, scale_of(self.objective.loss)
+        spread = max(class_spread(shares), TINY)
         mechanism = GaussianNoise(self.calibrated.noise_multiplier(RowLengths.name))
         rows_times_mu = facts.n / mechanism.noise_multiplier / neighbours.records_apart
-        largest = max(LEAST_SCORE, SCORE_PER_ROW * rows_times_mu)
-        curvature = recipe.curvature / _CURVATURE * min(1.0, self.clip or recipe.clip_high_noise)
+        largest = largest_score(rows_times_mu)
+        curvature = scale.curvature / _CURVATURE * min(1.0, self.clip or scale.clip)
         scores, own, first = np.zeros((len(learnt), facts.d, len(shares))), np.zeros(len(learnt)), np.zeros(len(learnt))
         for k, one in enumerate(learnt):
-            unit = 1.0 / max(one.deviation * self.row_length, 1e-200)
+            unit = 1.0 / max(one.deviation * self.row_length, SMALLEST)
             scores[k, : facts.n_features] = unit * one.weights
             # a score common to all classes changes no prediction; the rest counts by the class frequency
             centred = scores[k] - (scores[k] @ shares)[:, None]
             lengths = map_of(centred * np.sqrt(shares) / spread, facts)
             released = float(self.holder.release(RowLengths(largest, lengths), mechanism)[0])
-            typical = min(max(released / facts.n + 0.5 * largest, LEAST_TYPICAL_SCORE), largest)
+            typical = min(max(released / facts.n + 0.5 * largest, NOISE_SCORE), largest)
             size = typical * spread / unit
             scores[k] *= _SLOPE / (typical * spread)
-            first[k] = min(size / _SLOPE * one.best_factor(size**2, curvature), LARGEST_START)
+            first[k] = min(size / _SLOPE * one.best_factor(size**2, curvature), 1.0)
             # where scores are mostly signal, own parts change predictions as much as slopes, and the two effects cancel
             own[k] = unit * one.own * _SLOPE / (typical * spread) * min(1.0, 1.0 / typical**2)
         return scores, own, first

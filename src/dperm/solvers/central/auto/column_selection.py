@@ -1,19 +1,19 @@
-"""Selection among columns given the posterior of all weights: public numbers only."""
+"""Selection among columns whose weights noise alone may explain: post-processing of released values.
+
+``select_columns`` is for the posterior of a regression, ``column_penalties`` for the result of a descent.
+"""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
+from dperm.solvers.central.auto.constants import RULE, TINY
 from dperm.types import FloatArray
 
-__all__ = ["select_columns"]
-
-#: rounds after which the chances of relevance have settled to within a few percent
-_ROUNDS = 8
-#: smallest chance of relevance, and smallest precision of a column's data in that of its posterior: finite numbers only
-_LEAST_CHANCE, _LEAST_PRECISION = 1e-12, 1e-9
+__all__ = ["column_penalties", "inverse_with", "select_columns"]
 
 
 def select_columns(observed: FloatArray, variances: FloatArray, prior: FloatArray, columns: FloatArray) -> FloatArray:
@@ -42,14 +42,14 @@ def select_columns(observed: FloatArray, variances: FloatArray, prior: FloatArra
     """
     p = len(columns)
     shares = 2.0 ** -np.arange(math.ceil(math.log2(p)) + 1.0)[:, None]
-    log_rest = np.log1p(-np.minimum(shares, 1.0 - 1e-16))
+    log_rest = np.log1p(-np.minimum(shares, 1.0 - TINY))
     own_prior = np.square(columns) @ prior
     share, chances, penalties = 1.0, np.ones(p), np.zeros(p)
-    for _ in range(_ROUNDS):
+    for _ in range(RULE.most_rounds):
         spread = columns @ _covariance(variances, prior / share, columns, penalties)
         variance, mean = (spread * columns).sum(axis=1), spread @ (observed / variances)
-        precision = np.maximum(1.0 / variance - penalties, _LEAST_PRECISION / variance)  # without its own penalty
-        data = np.maximum(precision - share / own_prior, _LEAST_PRECISION * precision)  # and without its own prior
+        precision = np.maximum(1.0 / variance - penalties, TINY / variance)  # without its own penalty
+        data = np.maximum(precision - share / own_prior, TINY * precision)  # and without its own prior
         signal, slab = np.square(mean / variance) / data, data * own_prior / shares
         log_odds = np.log(shares) - 0.5 * np.log1p(slab) + 0.5 * signal * slab / (1.0 + slab)
         log_total = np.logaddexp(log_odds, log_rest)
@@ -58,7 +58,7 @@ def select_columns(observed: FloatArray, variances: FloatArray, prior: FloatArra
         weights /= weights.sum()
         share = float(weights @ shares[:, 0])
         found = weights @ np.exp(log_odds - log_total)
-        chances = np.sqrt(chances * np.clip(found, _LEAST_CHANCE, 1.0))  # half of each change: steady for pairs
+        chances = np.sqrt(chances * np.clip(found, TINY, 1.0))  # half of each change: steady for pairs
         penalties = precision * (1.0 - chances) / chances
     out: FloatArray = _covariance(variances, prior / share, columns, penalties) @ (observed / variances)
     return out
@@ -71,3 +71,60 @@ def _covariance(variances: FloatArray, prior: FloatArray, columns: FloatArray, p
     inverse = np.linalg.inv(np.eye(len(root)) + scaled.T @ (penalties[:, None] * scaled))
     out: FloatArray = root[:, None] * inverse * root
     return out
+
+
+def inverse_with(covariance: FloatArray, added: float) -> FloatArray:
+    """Return the inverse of a covariance matrix, with ``added`` on its diagonal."""
+    matrix = covariance + added * np.eye(len(covariance))
+    out: FloatArray
+    factor, failed = dpotrf(matrix.T, lower=1)  # half the work of a general inverse; LAPACK reads columns first
+    if failed:  # rounding has made a variance negative
+        out = np.asarray(np.linalg.inv(matrix), np.float64)
+        return out
+    lower = dpotri(factor, lower=1, overwrite_c=1)[0]  # the other triangle is zero
+    out = lower + lower.T
+    np.fill_diagonal(out, lower.diagonal())
+    return out
+
+
+def column_penalties(weights: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Return the strength of a ridge penalty for each column that removes weights explained by noise alone.
+
+    Model: weights are normal around true weights with this covariance. A true weight is zero, or with probability
+    ``share`` normal with one variance for all columns (spike and slab). Share and variance are fitted by variational
+    inference, one coordinate at a time (Carbonetto & Stephens 2012); if all weights matter, all are kept. For a column
+    that is relevant with probability c, the strength is its own precision times (1 - c) / c: alone it would keep the
+    share c of its weight, and columns with correlated noise move along.
+
+    >>> noise = np.eye(40)
+    >>> strengths = column_penalties(np.append(np.full(4, 8.0), np.tile([1.0, -1.0], 18)), noise)
+    >>> bool(strengths[:4].max() < 0.01), bool(strengths[4:].min() > 10.0)
+    (True, True)
+    >>> bool(column_penalties(np.full(40, 8.0), noise).max() < 0.01)
+    True
+    """
+    from dperm.kernels.relevance import relevance_sweep  # compiled code: imported only when needed
+
+    d = len(weights)
+    noise, square = float(np.trace(covariance)), float(weights @ weights)
+    if d == 0 or square == 0.0 or not noise > TINY * square:
+        return np.zeros(d)
+    unit = math.sqrt(noise / d)
+    weights, precision = weights / unit, inverse_with(covariance / unit**2, TINY)
+    own = np.diag(precision).copy()
+    share, variance = 0.5, max(square / (noise / d) / d - 1.0, RULE.least_kept * square / noise, TINY)
+    relevance = np.full(d, share)
+    means = share * weights
+    residual = precision @ (weights - means)
+    for _ in range(RULE.most_rounds):
+        spread = 1.0 / (own + 1.0 / variance)
+        prior_odds = math.log(share / (1.0 - share)) + 0.5 * np.log(spread / variance)
+        slab = np.zeros(d)
+        change = relevance_sweep(precision, residual, means, slab, relevance, spread, prior_odds)
+        total = float(relevance.sum())
+        share = min((total + RULE.prior_relevant) / (d + RULE.prior_relevant), 1.0 - TINY)
+        variance = max(float(relevance @ (slab * slab + spread)) / max(total, TINY), TINY)
+        if change <= math.sqrt(TINY * variance):
+            break
+    strengths: FloatArray = own * (1.0 - relevance) / relevance / unit**2
+    return strengths

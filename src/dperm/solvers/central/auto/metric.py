@@ -13,6 +13,8 @@ from dperm.errors import Unsupported
 from dperm.kernels.exact import Grids
 from dperm.objective import Objective
 from dperm.objective.penalties import SeparablePenalty
+from dperm.solvers.central.auto.constants import RULE, TINY
+from dperm.solvers.central.auto.row_length import combined
 from dperm.types import FloatArray
 
 __all__ = ["Metric", "MetricProx"]
@@ -50,24 +52,17 @@ class Metric:
         # a dry run's moments are zero, and every direction is an eigenvector
         values, vectors = np.linalg.eigh(moments) if moments.any() else (np.zeros(d), np.eye(d))
         # a symmetric matrix of such noise has a spectral norm of about noise sqrt(2 d): smaller eigenvalues are noise
-        floor = max(noise * math.sqrt(2.0 * d), 1e-9 * row_clip**2)
-        denoised = _denoise(values, floor, _trace(float(values.sum()), noise * math.sqrt(d), row_clip**2))
+        floor = max(noise * math.sqrt(2.0 * d), TINY * row_clip**2)
+        # the sum of all second moments; rows are about as long as their clipping threshold
+        trace = combined(float(values.sum()), noise * math.sqrt(d), row_clip**2)
+        trace = min(max(trace, RULE.least_kept * row_clip**2), row_clip**2)
+        denoised = _denoise(values, floor, trace)
         floored = np.maximum(denoised, floor)
         row_moments = denoised / floored
-        row_length = math.sqrt(max(float(row_moments.sum()), 1e-6))
+        row_length = math.sqrt(max(float(row_moments.sum()), TINY))
         mean_row = moments[:, -1] / heights * (heights[-1] / max(float(moments[-1, -1]), floor))
         mean_row[-1] = 1.0  # the intercept column is public, however noisy its released second moment is
         return cls(RowMap(heights[:, None] * vectors / np.sqrt(floored), grids), row_moments, row_length, mean_row)
-
-
-def _trace(released: float, noise: float, largest: float) -> float:
-    """Sum of all second moments, estimated from the released one and a normal prior.
-
-    The prior says that rows are about as long as their clipping threshold.
-    """
-    prior_mean, prior_deviation = 0.85 * largest, 0.15 * largest
-    trace = (released * prior_deviation**2 + prior_mean * noise**2) / (prior_deviation**2 + noise**2)
-    return min(max(trace, 0.05 * largest), largest)
 
 
 def _denoise(values: FloatArray, floor: float, trace: float) -> FloatArray:
@@ -79,15 +74,14 @@ def _denoise(values: FloatArray, floor: float, trace: float) -> FloatArray:
     """
     d = len(values)
     level, distances = trace / d, np.zeros(d)
-    for _ in range(20):  # the level depends on which eigenvalues differ from it, and those depend on the level
+    for _ in range(RULE.most_rounds):  # the level depends on which eigenvalues differ from it, and those on the level
         away = values - level
         distances = np.sign(away) * np.sqrt(np.maximum(away * away - floor * floor, 0.0))
         bulk = distances == 0.0
         if not bulk.any():
             break
-        before, level = level, max(trace - float((level + distances)[~bulk].sum()), 0.1 * trace / d) / int(bulk.sum())
-        if abs(level - before) <= 1e-3 * floor:
-            break
+        left = max(trace - float((level + distances)[~bulk].sum()), RULE.least_kept * trace / d)
+        level = left / int(bulk.sum())
     out: FloatArray = np.maximum(level + distances, 0.0)
     return out
 

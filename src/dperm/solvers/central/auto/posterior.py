@@ -17,38 +17,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dperm.data.design.facts import Facts
+from dperm.solvers.central.auto.clipped_response import ClippedResponse
 from dperm.solvers.central.auto.column_selection import select_columns
+from dperm.solvers.central.auto.constants import RULE, SMALLEST, TINY
+from dperm.solvers.central.auto.mean_prediction import mean_shift
 from dperm.solvers.central.auto.metric import Metric
-from dperm.solvers.central.auto.shrinkage import NULL_LEVEL, mean_shift, null_p_value
-from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse
+from dperm.solvers.central.auto.null_test import null_p_value
+from dperm.solvers.central.auto.starting_point import BestConstant
 from dperm.types import FloatArray
 
 __all__ = ["Posterior", "shrunken_posterior"]
-
-#: prior values of the part of the target's variance that columns explain, all equally likely
-_EXPLAINED = 2.0 ** -np.arange(13.0)
-#: factors by which a second moment below its noise may exceed its estimate
-_STRETCHES = (1.0, 2.0, 4.0)
-#: smallest share of the target's variance that is left as residuals: limits how far the clip can follow them
-_LEAST_RESIDUAL = 0.05
-#: smallest second moment (of a largest possible 1) or share of unclipped residuals, and smallest noise in deviations of
-#: the target: finite numbers only
-_LEAST_MOMENT, _LEAST_NOISE = 1e-3, 1e-12
-
-
-@dataclass(frozen=True)
-class _MomentGuess:
-    """One guess of the second moments, with the prior variances it implies."""
-
-    moments: FloatArray
-    prior: FloatArray  # a row for each part explained and each shape of the prior
-
-    @classmethod
-    def of(cls, moments: FloatArray, unmapped: FloatArray, variance: float) -> _MomentGuess:
-        """Columns explain equally much in each direction, or as much as the rows vary in it (equal weights)."""
-        d, energies = len(moments), moments * unmapped
-        shapes = np.stack([np.full(d, 1.0 / d), energies / energies.sum()]) / moments
-        return cls(moments, (variance * _EXPLAINED[:, None, None] * shapes).reshape(-1, d))
 
 
 @dataclass
@@ -57,6 +35,10 @@ class Posterior:
 
     Attributes
     ----------
+    moments : array of shape (d,)
+        Second moments of the mapped rows.
+    priors : array of shape (k, d)
+        Prior variances of the weights: a row for each part of the variance that columns may explain, and each shape.
     variance, curvature, sampling : float
         Variance of the target, share of residuals that are not clipped, and sampling variation of a gradient.
     mean : array of shape (d,)
@@ -65,16 +47,14 @@ class Posterior:
         Mean of the observations, and its variance from noise and from sampling.
     kept : array of shape (d,)
         Factor by which the prior shrinks an observation.
-    moments : array of shape (d,)
-        Posterior mean of the second moments.
     """
 
-    models: list[_MomentGuess]
+    moments: FloatArray
+    priors: FloatArray
     variance: float
     curvature: float
     sampling: float
     mean: FloatArray
-    moments: FloatArray
     observed: FloatArray = field(init=False)
     noise_variance: FloatArray = field(init=False)
     sampling_variance: FloatArray = field(init=False)
@@ -85,60 +65,53 @@ class Posterior:
 
     @classmethod
     def of(cls, metric: Metric, response: ClippedResponse, variance: float, n: int, sampling_share: float) -> Posterior:
-        """Before any gradient; ``variance`` is that of the target around the best constant."""
+        """Before any gradient; ``variance`` is that of the target around the best constant.
+
+        Columns explain equally much in each direction, or as much as the rows vary in it. They explain the part 1, 1/2,
+        1/4, ... of the variance, down to one nth. All of this is equally likely.
+        """
         d = len(metric.row_moments)
         # a moment below the standard deviation of its noise, floor / sqrt(2 d), is not known to be below the others
         known = 1.0 / math.sqrt(2.0 * d)
-        least = max(min(known, float(np.median(metric.row_moments))), _LEAST_MOMENT)
+        least = max(min(known, float(np.median(metric.row_moments))), math.sqrt(TINY))
         moments = np.maximum(metric.row_moments, least)
-        unmapped = 1.0 / np.maximum(np.square(metric.row_map.matrix).sum(axis=0), 1e-300)
-        curvature = max(float(response.curvature[0]), _LEAST_MOMENT)
-        models = []
-        for factor in _STRETCHES:
-            stretched = np.maximum(moments, np.minimum(factor * moments, known))
-            models.append(_MomentGuess.of(stretched, unmapped, variance))
+        energies = moments / np.maximum(np.square(metric.row_map.matrix).sum(axis=0), SMALLEST)
+        explained = 2.0 ** -np.arange(math.ceil(math.log2(n)) + 1.0)
+        shapes = np.stack([np.full(d, 1.0 / d), energies / energies.sum()]) / moments
+        priors = (variance * explained[:, None, None] * shapes).reshape(-1, d)
+        curvature = max(float(response.curvature[0]), math.sqrt(TINY))
         sampling = sampling_share * float(response.square[0]) / n
-        return cls(models, variance, curvature, sampling, np.zeros(d), moments)
+        return cls(moments, priors, variance, curvature, sampling, np.zeros(d))
 
     @property
     def residual(self) -> float:
         """Size of residuals at the posterior mean, in those of the best constant."""
-        return math.sqrt(max(1.0 - float(self.moments @ self.mean**2) / self.variance, _LEAST_RESIDUAL))
+        return math.sqrt(max(1.0 - float(self.moments @ self.mean**2) / self.variance, RULE.least_kept))
 
     def observe(self, point: FloatArray, gradient: FloatArray, noise: float) -> None:
         """Add a gradient at a point, with noise of this standard deviation."""
         self._points.append(point)
         self._gradients.append(gradient)
-        self._noises.append(max(noise, _LEAST_NOISE * math.sqrt(self.variance)))
+        self._noises.append(max(noise, TINY * math.sqrt(self.variance)))
         for _ in range(2):  # errors of the model grow with the distance from the posterior mean, which the second uses
             self._update()
 
     def _update(self) -> None:
         points, gradients = np.array(self._points), np.array(self._gradients)
-        noise, d = np.square(self._noises)[:, None], len(self.mean)
-        scores, parts = [], []
-        for model in self.models:
-            a, slope = model.moments, self.curvature * model.moments
-            # moments and curvature are not exact: their error is taken to be as large as a random direction's part
-            distances = (np.square(points - self.mean) @ a)[:, None]
-            variances = noise + self.curvature**2 * distances * a / d
-            values = slope * points - gradients  # normal around slope times the true weights
-            precision = (slope**2 / variances).sum(axis=0)
-            observed = (slope * values / variances).sum(axis=0) / precision
-            sampling = self.sampling * self.residual**2 / (self.curvature**2 * a)
-            total = 1.0 / precision + sampling + model.prior
-            misfit = float((np.log(variances) + values**2 / variances).sum() - precision @ observed**2)
-            scores.append(-0.5 * ((np.log(precision * total) + observed**2 / total).sum(axis=1) + misfit))
-            parts.append((model.prior / total, observed, 1.0 / precision, sampling, a))
-        top = max(float(score.max()) for score in scores)
-        weights = [np.exp(score - top) for score in scores]
-        whole = sum(float(weight.sum()) for weight in weights)
-        sums: list[FloatArray] = [np.zeros(d) for _ in range(6)]
-        for weight, (kept, observed, *others) in zip(weights, parts, strict=True):
-            share, kept_share = weight.sum() / whole, weight @ kept / whole
-            terms = (kept_share * observed, kept_share, share * observed, *(share * other for other in others))
-            sums = [total + term for total, term in zip(sums, terms, strict=True)]
-        self.mean, self.kept, self.observed, self.noise_variance, self.sampling_variance, self.moments = sums
+        slope = self.curvature * self.moments
+        # moments and curvature are not exact: their error is taken to be as large as a random direction's part
+        distances = (np.square(points - self.mean) @ self.moments)[:, None]
+        errors = self.curvature**2 * distances * self.moments / len(self.mean)
+        variances = np.square(self._noises)[:, None] + errors
+        values = slope * points - gradients  # normal around slope times the true weights
+        self.noise_variance = 1.0 / (slope**2 / variances).sum(axis=0)
+        self.observed = (slope * values / variances).sum(axis=0) * self.noise_variance
+        self.sampling_variance = self.sampling * self.residual**2 / (self.curvature**2 * self.moments)
+        total = self.noise_variance + self.sampling_variance + self.priors
+        log_likelihood = -0.5 * (np.log(total) + self.observed**2 / total).sum(axis=1)
+        weights = np.exp(log_likelihood - log_likelihood.max())
+        self.kept = (weights / weights.sum()) @ (self.priors / total)
+        self.mean = self.kept * self.observed
 
 
 def shrunken_posterior(
@@ -161,10 +134,10 @@ def shrunken_posterior(
     energy_root = np.sqrt(metric.row_moments)[:, None] * _holding_mean(matrix, metric.row_moments, facts)
     p_value = null_p_value(observed[:, None], variances[:, None], np.ones(1), energy_root, columns)
     kept, share = np.zeros(len(observed)), 0.0
-    if p_value <= NULL_LEVEL:
-        prior = variances * posterior.kept / np.maximum(1.0 - posterior.kept, 1e-12)
-        kept = select_columns(observed, variances, np.maximum(prior, 1e-12 * variances), columns)
-        kept = (1.0 - p_value / NULL_LEVEL) * kept  # the closer the test, the less is kept
+    if p_value <= RULE.null_level:
+        prior = variances * posterior.kept / np.maximum(1.0 - posterior.kept, TINY)
+        kept = select_columns(observed, variances, np.maximum(prior, TINY * variances), columns)
+        kept = (1.0 - p_value / RULE.null_level) * kept  # the closer the test, the less is kept
         energies = posterior.moments * observed
         share = min(max(float(energies @ kept / (energies @ observed)), 0.0), 1.0)
     out = matrix @ penalised(kept)
@@ -182,7 +155,5 @@ def _holding_mean(matrix: FloatArray, moments: FloatArray, facts: Facts) -> Floa
     if facts.d > facts.n_features:
         intercept = np.linalg.inv(matrix)[:, -1]
         weighted = moments * intercept
-        centred -= np.outer(
-            intercept, weighted / max(float(intercept @ weighted), 1e-12 * float(intercept @ intercept))
-        )
+        centred -= np.outer(intercept, weighted / max(float(intercept @ weighted), TINY * float(intercept @ intercept)))
     return centred

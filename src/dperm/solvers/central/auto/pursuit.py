@@ -20,7 +20,6 @@ from typing import ClassVar
 from dperm.data.design.facts import Facts
 from dperm.data.design.weights import SparseWeights
 from dperm.data.holding.holder import DataHolder
-from dperm.errors import InvalidInput
 from dperm.objective import Objective
 from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
@@ -29,18 +28,16 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import GreedyScores
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.central.auto.constants import RULE
 from dperm.solvers.central.auto.costs import explainable
-from dperm.solvers.central.auto.recipes import recipe_for
+from dperm.solvers.central.auto.scales import scale_of
 from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN
 from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
 from dperm.solvers.central.blocks import coordinate_smoothness
-from dperm.solvers.option_checks import require_positive, require_share, require_whole
+from dperm.solvers.option_checks import require_positive, require_rest, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["Pursued", "SelectionCost", "SparsePursuit"]
-
-#: typical gradient of a relevant column, in units of the limit on one person's product
-_TYPICAL_GRADIENT = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -89,12 +86,12 @@ class SparsePursuit(Solver):
         Public bound on a weight's contribution; weights are projected to it.
     """
 
-    n_steps: int = 10
-    selection_share: float = 0.75
-    target_share: float = 0.03
-    deviation_share: float = 0.03
-    clip: float = 1.5
-    box: float = 64.0
+    n_steps: int = RULE.n_steps // 4
+    selection_share: float = RULE.selection_share
+    target_share: float = RULE.small_share
+    deviation_share: float = RULE.small_share
+    clip: float = RULE.pursuit_clip
+    box: float = RULE.largest_contribution
 
     name: ClassVar[str] = "pursuit"
 
@@ -102,8 +99,7 @@ class SparsePursuit(Solver):
         require_whole(self, "n_steps")
         require_share(self, "selection_share", "target_share", "deviation_share")
         require_positive(self, "clip", "box")
-        if self.target_share + self.deviation_share > 0.9:
-            raise InvalidInput("the shares leave less than a tenth of the budget for the descent: make them smaller.")
+        require_rest(self, "target_share", "deviation_share")
 
     @property
     def starting_point(self) -> StartingPoint:
@@ -149,7 +145,7 @@ class SparsePursuit(Solver):
     def _smoothness(self, objective: Objective, facts: Facts) -> FloatArray:
         """Return the curvature that sets the step along each column."""
         loss = objective.loss
-        return coordinate_smoothness(objective, facts) * (recipe_for(loss).step_curvature / loss.curvature_bound)
+        return coordinate_smoothness(objective, facts) * (scale_of(loss).step_curvature / loss.curvature_bound)
 
     def _scores(self, objective: Objective, facts: Facts, best: BestConstant) -> GreedyScores:
         """Return the query of a selection, at zero weights."""
@@ -199,8 +195,8 @@ class SparsePursuit(Solver):
             coordinate = GradientCoordinate(loss, weights, limit, (j,))
             released = holder.release(coordinate, measure, choice.group, choice.measure_units)
             if j < facts.n_features:  # the intercept is not evidence for a column
-                n_significant += abs(float(released[0])) / facts.n > 2.0 * noise + largest_by_chance
-            gradient = _shrink(float(released[0]) / facts.n, noise, _TYPICAL_GRADIENT * limit)
+                n_significant += abs(float(released[0])) / facts.n > RULE.clear * noise + largest_by_chance
+            gradient = _shrink(float(released[0]) / facts.n, noise, 0.5 * limit)
             free = SeparablePenalty() if j in objective.unpenalised else penalty
             length = 1.0 / (float(smoothness[j]) + free.l2)
             weight = entries.get(j, 0.0)
@@ -211,7 +207,7 @@ class SparsePursuit(Solver):
                 del entries[j]
             if progress is not None:
                 progress(t + 1, self.n_steps)
-        typical = math.hypot(noise, _TYPICAL_GRADIENT * limit) / (float(smoothness[0]) + penalty.l2)
+        typical = math.hypot(noise, 0.5 * limit) / (float(smoothness[0]) + penalty.l2)
         return Pursued(entries, box, n_significant, math.sqrt(self.n_steps) * typical * facts.spread)
 
     def forecast(
@@ -222,15 +218,15 @@ class SparsePursuit(Solver):
         neighbours: Neighbours,
         **assumed: float | None,
     ) -> Forecast | None:
-        recipe = recipe_for(objective.loss)
-        slope = 1.0 if recipe.slope is None else recipe.slope
-        unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
+        scale = scale_of(objective.loss)
+        slope = 1.0 if scale.slope is None else scale.slope
+        unit = "" if scale.slope is not None else ", in units of the target's squared mean deviation"
         largest = neighbours.records_apart * self.clip * slope / facts.n
         measured = calibrated.noise_multiplier(GradientCoordinate.name) * largest
         # the largest of d Gumbel noises is about log d times their scale: smaller gradients are not selected
-        missed = calibrated.noise_multiplier(GreedyScores.name) * largest * math.log(max(3, facts.d))
+        missed = calibrated.noise_multiplier(GreedyScores.name) * largest * math.log(max(2, facts.d))
         return Forecast(
-            excess=self.n_steps * (measured**2 + missed**2) / (2.0 * recipe.step_curvature),
+            excess=self.n_steps * (measured**2 + missed**2) / (2.0 * scale.step_curvature),
             null_excess=explainable(objective.loss),
             basis=f"Estimate, not a bound: noise of measured gradients, and gradients too small to be selected{unit}.",
             assumptions=(

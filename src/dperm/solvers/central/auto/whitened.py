@@ -5,13 +5,13 @@ row, and the second moments of the rows. The second moments give a map B under w
 their noise allows, so that equal noise in all mapped directions follows the curvature. Then come ``n_steps`` noisy
 gradients,
 
-    v <- prox(v - eta_t (B' gradient + noise)),    w = start + B v,
+    v <- prox(v + momentum (v - v before) - step (B' gradient + noise)),    w = start + B v,
 
-with decaying steps and a tail average. Finally the result is shrunk according to its share of noise. In regression each
+with an average of the last of them. Finally the result is shrunk according to its share of noise. In regression each
 step goes to the posterior mean of the weights given all gradients before it instead (``posterior.py``).
 
 With exact Gaussian composition the number of steps does not affect the noise of the sum of all gradients. The total
-step length sum eta_t is what trades signal for noise, and it is chosen from the known noise. One public number, the
+step length is what trades signal for noise, and it is chosen from the known noise. One public number, the
 ``noise_fraction``, sets how cautious each choice is (``docs/automatic.md``).
 
 **Guarantee.** Released to whoever sees the model or any step: target mean (class counts), for regression the mean
@@ -23,7 +23,7 @@ lengths, which use earlier releases only. Proof: ``whitened.proof.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -40,33 +40,24 @@ from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.statistics import unpack_symmetric
 from dperm.queries.whitened import MappedGradient, MappedSecondMoment, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
-from dperm.solvers.central.auto.costs import explainable
+from dperm.solvers.central.auto.clipped_response import ClippedResponse
+from dperm.solvers.central.auto.constants import RULE, TINY
+from dperm.solvers.central.auto.costs import expected_noise, explainable, skewed
+from dperm.solvers.central.auto.descent import Descent
 from dperm.solvers.central.auto.metric import Metric, MetricProx
+from dperm.solvers.central.auto.null_test import NullDistribution, sampling_shares
 from dperm.solvers.central.auto.posterior import Posterior, shrunken_posterior
-from dperm.solvers.central.auto.recipes import Recipe, expected_noise, recipe_for
-from dperm.solvers.central.auto.shrinkage import (
-    NO_INFORMATIVE_COLUMN,
-    NO_WEIGHTS,
-    Descent,
-    NullDistribution,
-    shrinkage,
-)
-from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse, StartingPoint
-from dperm.solvers.option_checks import require_fraction, require_positive, require_share, require_whole
+from dperm.solvers.central.auto.row_length import longest_guess, released_row_length
+from dperm.solvers.central.auto.scales import scale_of
+from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN, shrinkage
+from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
+from dperm.solvers.option_checks import require_fraction, require_positive, require_rest, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["WhitenedDescent"]
 
-#: the second-moment matrix of more columns is refused; the automatic rule stops earlier, where `wide` is better
-_MAX_COLUMNS = 2000
-#: shrinkage factor below which a fit warns
-_NOISY_WEIGHTS = 0.5
-#: threshold of a robust loss, in typical slopes, below which the descent is taken in place of the posterior mean
-_LEAST_SLOPE_BOUND = 0.5
 #: share of the largest weight below which a weight under an l1 penalty is what rounding and averaging left of zero
-_ROUNDING = 1e-6
-#: clipping threshold, in typical slopes, that clips nothing
-_NEVER_CLIPPED = 1e9
+_ROUNDING = math.sqrt(TINY)
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ class WhitenedDescent(Solver):
     n_steps : int
         Number of gradients.
     noise_fraction : float
-        How far noise dominates the result, from 0 to 1; see :func:`~dperm.solvers.central.auto.recipes.noise_fraction`.
+        How far noise dominates the result, from 0 to 1; see :func:`~dperm.solvers.central.auto.costs.noise_fraction`.
     momentum : float
         Heavy-ball coefficient in [0, 1); regression rarely uses it.
     target_share, deviation_share, length_share, moment_share : float
@@ -90,13 +81,13 @@ class WhitenedDescent(Solver):
         Whether the result is shrunk according to its share of noise.
     """
 
-    n_steps: int = 64
+    n_steps: int = RULE.n_steps
     noise_fraction: float = 0.0
-    momentum: float = 0.0
-    target_share: float = 0.01
-    deviation_share: float = 0.01
-    length_share: float = 0.01
-    moment_share: float = 0.15
+    momentum: float = RULE.momentum
+    target_share: float = RULE.small_share
+    deviation_share: float = RULE.small_share
+    length_share: float = RULE.small_share
+    moment_share: float = RULE.moment_share
     clip: float | None = None
     shrink: bool = True
 
@@ -109,8 +100,7 @@ class WhitenedDescent(Solver):
         require_share(self, "target_share", "deviation_share", "length_share", "moment_share")
         if not 0.0 <= self.noise_fraction <= 1.0:
             raise InvalidInput(f"noise_fraction must be between 0 and 1, not {self.noise_fraction!r}.")
-        if self.target_share + self.deviation_share + self.length_share + self.moment_share > 0.9:
-            raise InvalidInput("the shares leave less than a tenth of the budget for the gradients: make them smaller.")
+        require_rest(self, "target_share", "deviation_share", "length_share", "moment_share")
 
     @property
     def starting_point(self) -> StartingPoint:
@@ -121,9 +111,10 @@ class WhitenedDescent(Solver):
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         loss = objective.loss
         MetricProx.check(objective)
-        if facts.d > _MAX_COLUMNS:
+        most = 2 * RULE.most_columns_of_metric
+        if facts.d > most:
             raise Unsupported(
-                f"this solver releases all second moments and takes at most {_MAX_COLUMNS} columns, not {facts.d}: "
+                f"this solver releases all second moments and takes at most {most} columns, not {facts.d}: "
                 "use solver='wide'."
             )
         # the query refuses losses with unbounded slopes
@@ -145,52 +136,54 @@ class WhitenedDescent(Solver):
         calibrated: CalibratedPlan,
         progress: Progress | None = None,
     ) -> Solution:
-        facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
+        facts, loss, scale = holder.facts, objective.loss, scale_of(objective.loss)
         best = self.starting_point.release(loss, holder, calibrated)
-        noise_fraction = recipe.adjust_for_skew(self.noise_fraction, best.skew)
+        noise_fraction = skewed(self.noise_fraction, best.skew)
         start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
         if best.constant is not None:
             start[-1] = best.constant / facts.intercept_height
-        metric = self._metric(holder, calibrated, recipe.interpolate(recipe.intercept_heights, noise_fraction))
-        clip_in_typical = self.clip or recipe.clip(noise_fraction)
+        # the posterior takes slopes for residuals, which those of a robust loss with a low threshold are not
+        by_posterior = loss.task == "regression" and loss.slope_bound >= RULE.much_noise * best.slope
+        metric = self._metric(holder, calibrated, self._height(loss, noise_fraction))
+        clip_in_typical = self.clip or scale.clip_at(noise_fraction)
         # no gradient is longer than the steepest slope times the longest row times the norm of the map
         longest = loss.slope_bound * facts.row_bound * float(np.linalg.norm(metric.row_map.matrix, 2))
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedGradient.name))
-        # the posterior takes slopes for residuals, which those of a robust loss with a low threshold are not
-        if loss.task == "regression" and loss.slope_bound >= _LEAST_SLOPE_BOUND * best.slope:
+        if by_posterior:
             move, kept = self._posterior_mean(
                 objective, holder, mechanism, metric, best, noise_fraction, longest, progress
             )
             return self._noted(self._without_rounding(start + move, objective), kept, best, loss, holder, calibrated)
         clip = min(clip_in_typical * best.slope * metric.row_length, longest)
         noise = mechanism.noise_multiplier * holder.neighbours.records_apart * clip / facts.n
-        steps = self._steps(metric, mechanism, holder, recipe, noise_fraction, loss.n_outputs)
         # clipping shortens the gradients, so the penalty is scaled by the same share: otherwise weights were too small
-        prox = MetricProx(objective, metric.row_map.matrix, start, recipe.share_passed(clip_in_typical))
-        label_independence = recipe.interpolate(recipe.label_independence, noise_fraction)
-        n_averaged = max(1, round(0.5 * (1.0 - noise_fraction) * self.n_steps))
+        prox = MetricProx(objective, metric.row_map.matrix, start, min(1.0, clip_in_typical))
+        descent = self._descent(
+            metric.row_length**2 / facts.d, noise_fraction, loss, facts, calibrated, holder.neighbours
+        )
+        descent = replace(descent, penalty_curvature=prox.penalty_curvature)
+        # clipping by the label would make models overconfident; where noise dominates it costs less than it saves
+        label_independence = 1.0 - noise_fraction if loss.task == "classification" else 0.0
         v = previous = total = np.zeros_like(start)
-        for t, step in enumerate(steps):
+        for t, step in enumerate(descent.steps):
             weights = start + metric.row_map.matrix @ v
             query = MappedGradient(loss, weights, metric.row_map, clip, label_independence)
             gradient = holder.release(query, mechanism) / facts.n
             pushed = v + self.momentum * (v - previous) - step * gradient
             previous, v = v, prox(pushed, v, float(step))
-            if t >= self.n_steps - n_averaged:
+            if t >= self.n_steps - descent.n_averaged:
                 total = total + v
             if progress is not None:
                 progress(t + 1, self.n_steps)
-        v = total / n_averaged
+        v = total / descent.n_averaged
         null = None
         if self.shrink:
-            response = ClippedResponse.of(loss, recipe, best, clip_in_typical, label_independence)
-            descent = Descent(steps, self.momentum, n_averaged, prox.penalty_curvature)
-            # the less noise there is, the more the fit should resemble one without privacy, which does not shrink for
-            # sampling variation
-            null = NullDistribution.of(response, metric, descent, noise, facts.n, noise_fraction**0.25)
+            response = ClippedResponse.of(loss, scale, best, clip_in_typical, label_independence)
+            null = NullDistribution.of(response, metric, descent, noise, facts.n, noise_fraction)
         constant = best if loss.task == "regression" and best.constant is not None else None
+        least = RULE.least_kept if loss.task == "classification" else 0.0
         # a robust loss does not target the mean
-        move, factor = shrinkage(v, metric, null, recipe, facts, constant, False)
+        move, factor = shrinkage(v, metric, null, facts, constant, False, least, RULE.null_level)
         return self._noted(self._without_rounding(start + move, objective), factor, best, loss, holder, calibrated)
 
     def _noted(
@@ -206,8 +199,8 @@ class WhitenedDescent(Solver):
         notes = best.notes
         # one warning is enough: the plan's covers all, a note on the target covers all but the loss of every column
         planned = self.starting_point.utility_warnings(loss, holder.facts, calibrated, holder.neighbours)
-        warned = planned or (notes and factor >= NO_WEIGHTS)
-        if factor < _NOISY_WEIGHTS and not warned:
+        warned = planned or (notes and factor >= RULE.least_kept)
+        if factor < RULE.much_noise and not warned:
             notes += (_shrinkage_note(factor, loss),)
         return Solution(weights, self.n_steps, notes)
 
@@ -231,25 +224,22 @@ class WhitenedDescent(Solver):
         progress: Progress | None,
     ) -> tuple[FloatArray, float]:
         """Release the gradients of a regression; return the change of the weights and the share that is kept."""
-        facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
+        facts, loss, scale = holder.facts, objective.loss, scale_of(objective.loss)
         start = np.zeros(facts.d)
         if best.constant is not None:
             start[-1] = best.constant / facts.intercept_height
-        clip_in_typical = self.clip or recipe.clip(noise_fraction)
-        clipped, whole = (
-            ClippedResponse.of(loss, recipe, best, clip, 0.0) for clip in (clip_in_typical, _NEVER_CLIPPED)
-        )
+        clip_in_typical = self.clip or scale.clip_at(noise_fraction)
+        clipped, whole = (ClippedResponse.of(loss, scale, best, clip, 0.0) for clip in (clip_in_typical, 1.0 / TINY))
         # a robust loss is treated as if it were squared: its curvature is not known before its centre is
         response, squared = (
-            ClippedResponse.of(Squared(), recipe, best, clip, 0.0) for clip in (clip_in_typical, _NEVER_CLIPPED)
+            ClippedResponse.of(Squared(), scale, best, clip, 0.0) for clip in (clip_in_typical, 1.0 / TINY)
         )
-        # with as many columns as rows sampling variation explains every target, and the test would never reject
-        tested = max(noise_fraction**0.25, min(2.0 - 2.0 * facts.d / facts.n, 1.0))
-        posterior = Posterior.of(metric, response, float(squared.square[0]), facts.n, tested)
+        counted = sampling_shares(noise_fraction, facts.d, facts.n)[1]
+        posterior = Posterior.of(metric, response, float(squared.square[0]), facts.n, counted)
         root = np.sqrt(posterior.moments)
         prox = MetricProx(objective, metric.row_map.matrix / root, start)
         # clipping shortens the gradients: the penalty is scaled by the same share
-        share = float(clipped.curvature[0] / max(whole.curvature[0], 1e-3))
+        share = float(clipped.curvature[0] / max(whole.curvature[0], TINY))
         v = np.zeros(facts.d)
 
         def penalised(mean: FloatArray) -> FloatArray:
@@ -275,28 +265,38 @@ class WhitenedDescent(Solver):
             posterior, metric, penalised, facts, None if best.constant is None else best, targets_mean
         )
 
-    def _steps(
+    def _descent(
         self,
-        metric: Metric,
-        mechanism: GaussianNoise,
-        holder: DataHolder,
-        recipe: Recipe,
+        mean_square: float,
         noise_fraction: float,
-        n_outputs: int,
-    ) -> FloatArray:
-        d = metric.row_map.shape[0]
-        mu = math.sqrt(self.n_steps) / mechanism.noise_multiplier
-        resolution = holder.facts.n * mu / (holder.neighbours.records_apart * d * math.sqrt(n_outputs))
-        time = recipe.total_time(noise_fraction, metric.row_length**2 / d, resolution)
-        first = recipe.first_step(noise_fraction, time, self.n_steps, self.momentum)
-        return first * recipe.step_decay(noise_fraction, self.n_steps)
+        loss: Loss,
+        facts: Facts,
+        calibrated: CalibratedPlan,
+        neighbours: Neighbours,
+    ) -> Descent:
+        """Return the step lengths for mapped rows whose coordinates have this mean square."""
+        scale, noise = scale_of(loss), expected_noise(loss, facts, self._mu(calibrated), neighbours)
+        # the same signal for any number of classes: each direction of many classes has a smaller part of it
+        signal = RULE.explainable * (scale.slope or 1.0) ** 2
+        return Descent.planned(scale, noise_fraction, mean_square, signal / noise, self.n_steps, self.momentum)
 
-    def _metric(self, holder: DataHolder, calibrated: CalibratedPlan, height: float) -> Metric:
+    def _mu(self, calibrated: CalibratedPlan) -> float:
+        """Return the budget of all gradients."""
+        return math.sqrt(self.n_steps) / calibrated.noise_multiplier(MappedGradient.name)
+
+    @staticmethod
+    def _height(loss: Loss, noise_fraction: float) -> float:
+        """Return the height of the intercept's column, in row lengths.
+
+        With a high intercept columns that are far from zero can be learnt. But noise pushes it away from the best
+        constant, and so do clipped slopes of unequal classes and the centre of a skewed target that a robust loss has.
+        """
+        return RULE.intercept_height * (1.0 - 0.5 * noise_fraction) * (2.0 if isinstance(loss, Squared) else 1.0)
+
+    @staticmethod
+    def _metric(holder: DataHolder, calibrated: CalibratedPlan, height: float) -> Metric:
         facts = holder.facts
-        longest = facts.block_bound(facts.n_features)
-        mechanism = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
-        mean = float(holder.release(RowLengths(longest), mechanism)[0]) / facts.n + 0.5 * longest
-        query, heights, length = _moment_query(facts, min(max(mean, 0.1 * longest), longest), height)
+        query, heights, length = _moment_query(facts, released_row_length(holder, calibrated), height)
         mechanism = GaussianNoise(calibrated.noise_multiplier(MappedSecondMoment.name))
         sensitivity = query.sensitivity(facts, holder.neighbours)
         noise = mechanism.noise_scale(sensitivity, query.bound(facts), query.size(facts)) / facts.n
@@ -304,22 +304,20 @@ class WhitenedDescent(Solver):
         return Metric.of(moments, heights, noise, length, facts.grids)
 
     def _min_column_deviation(
-        self, facts: Facts, calibrated: CalibratedPlan, neighbours: Neighbours, recipe: Recipe
+        self, loss: Loss, facts: Facts, calibrated: CalibratedPlan, neighbours: Neighbours
     ) -> float:
         """Standard deviation, in ranges, of a column whose weight the descent learns by half; a public number.
 
         A column whose second moment is below the floor of the metric is mapped as if its second moment were the floor,
         so it is learnt more slowly in the same proportion.
         """
-        rows = min(facts.spread * math.sqrt(facts.n_features), facts.block_bound(facts.n_features))
-        query, *_ = _moment_query(facts, rows, recipe.interpolate(recipe.intercept_heights, self.noise_fraction))
+        scale, (query, *_) = (
+            scale_of(loss),
+            _moment_query(facts, longest_guess(facts), self._height(loss, self.noise_fraction)),
+        )
         noise = calibrated.noise_multiplier(MappedSecondMoment.name) * query.sensitivity(facts, neighbours) / facts.n
-        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(MappedGradient.name)
-        resolution = facts.n * mu / (neighbours.records_apart * facts.d)
-        time = recipe.total_time(self.noise_fraction, 1.0, resolution)
-        first = recipe.first_step(self.noise_fraction, time, self.n_steps, self.momentum)
-        total = first * float(recipe.step_decay(self.noise_fraction, self.n_steps).sum()) / (1.0 - self.momentum)
-        slowdown = math.log(2.0) / (recipe.curvature * min(1.0, recipe.clip(self.noise_fraction)) * total)
+        time = self._descent(1.0, self.noise_fraction, loss, facts, calibrated, neighbours).time
+        slowdown = math.log(2.0) / (scale.curvature * min(1.0, scale.clip_at(self.noise_fraction)) * time)
         return math.sqrt(noise * math.sqrt(2.0 * facts.d) * slowdown) / (2.0 * facts.value_bound)
 
     def forecast(
@@ -330,11 +328,10 @@ class WhitenedDescent(Solver):
         neighbours: Neighbours,
         **assumed: float | None,
     ) -> Forecast | None:
-        mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(MappedGradient.name)
-        recipe = recipe_for(objective.loss)
-        unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
-        min_deviation = self._min_column_deviation(facts, calibrated, neighbours, recipe)
-        noise = expected_noise(objective.loss, facts, mu, neighbours)
+        scale = scale_of(objective.loss)
+        unit = "" if scale.slope is not None else ", in units of the target's squared mean deviation"
+        min_deviation = self._min_column_deviation(objective.loss, facts, calibrated, neighbours)
+        noise = expected_noise(objective.loss, facts, self._mu(calibrated), neighbours)
         columns = explainable(objective.loss)
         return Forecast(
             # a cautious descent stops early and is shrunk: of its noise this share remains
@@ -342,10 +339,10 @@ class WhitenedDescent(Solver):
             null_excess=columns,
             basis=f"Estimate, not a bound: the noise of all gradients together in an isotropic metric, shrunk{unit}.",
             assumptions=(
-                f"the second derivative of the loss is about {recipe.curvature:g}",
+                f"the second derivative of the loss is about {scale.curvature:g}",
                 "rows have similar lengths, and the noise of the second moments does not hide the metric",
                 "every column is well spread over its range: one whose standard deviation is below about "
-                f"{min(max(min_deviation, 1e-3), 0.5):.1%} of its range may be learnt only in part",
+                f"{min(min_deviation, 0.5):.1%} of its range may be learnt only in part",
                 f"the columns can explain about {columns:.2g} of a constant's loss",
             ),
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),
@@ -354,7 +351,7 @@ class WhitenedDescent(Solver):
 
 
 def _shrinkage_note(factor: float, loss: Loss) -> str:
-    if factor < NO_WEIGHTS:
+    if factor < RULE.least_kept:
         return NO_INFORMATIVE_COLUMN
     constant = "the target's mean" if loss.task == "regression" else "the class frequencies"
     return (

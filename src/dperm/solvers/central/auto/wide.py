@@ -9,7 +9,7 @@ problem of few columns: the score, and a constant.
 
 **Guarantee.** Released to whoever sees the model or any step: target mean or class counts, for regression the mean
 deviation of the target, mean row length, ``n_steps`` clipped gradient sums of the columns, and in the refit the mean
-length of the scores, their second moments (not for more than two classes) and ``REFIT_STEPS`` clipped gradient sums,
+length of the scores, their second moments (not for more than two classes) and as many clipped gradient sums,
 all with Gaussian noise. Composition is exact. Everything is fixed in advance except clips, weights, step lengths and
 the map of the refit, which use earlier releases only. Proof: ``wide.proof.md``.
 """
@@ -24,7 +24,6 @@ import numpy as np
 
 from dperm.data.design.facts import Facts
 from dperm.data.holding.holder import DataHolder
-from dperm.errors import InvalidInput
 from dperm.objective import Loss, Objective
 from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
@@ -35,39 +34,31 @@ from dperm.queries.gradients import FeatureGradient
 from dperm.queries.whitened import MappedGradient, RowLengths
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.auto.class_refit import ClassRefit, class_shares, class_spread
-from dperm.solvers.central.auto.costs import cost_without_metric, explainable
+from dperm.solvers.central.auto.constants import RULE, TINY
+from dperm.solvers.central.auto.costs import cost_without_metric, expected_noise, explainable
+from dperm.solvers.central.auto.descent import Descent, longest_step
+from dperm.solvers.central.auto.learnt import Learnt
 from dperm.solvers.central.auto.metric import MetricProx
-from dperm.solvers.central.auto.recipes import expected_noise, recipe_for
-from dperm.solvers.central.auto.refit import REFIT_STEPS, Learnt, Refit
-from dperm.solvers.central.auto.shrinkage import (
-    NO_INFORMATIVE_COLUMN,
-    NO_WEIGHTS,
-    Descent,
-)
+from dperm.solvers.central.auto.refit import Refit
+from dperm.solvers.central.auto.row_length import released_row_length
+from dperm.solvers.central.auto.scales import scale_of
+from dperm.solvers.central.auto.shrinkage import NO_INFORMATIVE_COLUMN
 from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint
-from dperm.solvers.option_checks import require_positive, require_share, require_whole
+from dperm.solvers.option_checks import require_positive, require_rest, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["WideDescent"]
 
-#: duration of the descent (total step length times curvature times squared row length), in rows times mu. Tried on
-#: twelve sets at epsilon 1 and 4: .1, .2, .4, and two phases of .1 and .4. Mean log loss .545, .538, .551, .545 and
-#: .503, .500, .515, .503; in mean accuracy two phases were .0015 better at 1 and .005 worse at 4
-_TIME = 0.2
-#: clip, in typical gradients, at which this time was measured: noise, and so the best time, go with the clip
-_CLIP_OF_TIME = 0.5
-#: heavy-ball coefficient, and the longest step, in 1 / (curvature bound times squared row length): with
-#: this momentum steps below 3.6 are stable in every direction
-_MOMENTUM, _LONGEST_STEP = 0.8, 3.0
-#: prior guess of the mean row length, in rows that are as long as the public spread or their bound allows, and its
-#: relative error. It counts where noise hides the released length, as with some hundred rows at epsilon 0.1
-_PRIOR_LENGTH, _PRIOR_LENGTH_ERROR = 0.9, 0.3
-#: a mean row length is at least this share of the longest possible row, so that no step is infinite
-_LEAST_LENGTH_SHARE = 1e-3
-#: with an l1 penalty, weights of fewer standard deviations of their noise become 0
-_CLEAR_WEIGHT = 2.5
 #: weights below this share of their noise, as under an extremely strong penalty, are nothing but rounding
-_NOTHING = 1e-9
+_NOTHING = math.sqrt(TINY)
+
+
+def wanted_duration(loss: Loss, rows_times_mu: float, clip: float | None = None) -> float:
+    """Return the best total step length times curvature times squared row length, for a clip in typical gradients.
+
+    Noise, and so the best time, go with the clip.
+    """
+    return RULE.duration * rows_times_mu / (clip or scale_of(loss).clip)
 
 
 @dataclass(frozen=True)
@@ -87,11 +78,11 @@ class WideDescent(Solver):
         Whether the refit allows for the part of a person's score that the person's own gradients have caused.
     """
 
-    n_steps: int = 80
-    target_share: float = 0.02
-    deviation_share: float = 0.02
-    length_share: float = 0.01
-    refit_share: float = 0.1
+    n_steps: int = RULE.n_steps
+    target_share: float = RULE.small_share
+    deviation_share: float = RULE.small_share
+    length_share: float = RULE.small_share
+    refit_share: float = RULE.refit_share
     clip: float | None = None
     correct_overfit: bool = True
 
@@ -103,20 +94,26 @@ class WideDescent(Solver):
         require_whole(self, "n_steps")
         require_positive(self, "clip")
         require_share(self, "target_share", "deviation_share", "length_share", "refit_share")
-        if self.target_share + self.deviation_share + self.length_share + self.refit_share > 0.9:
-            raise InvalidInput("the shares leave less than a tenth of the budget for the gradients: make them smaller.")
+        require_rest(self, "target_share", "deviation_share", "length_share", "refit_share")
 
     @property
     def starting_point(self) -> StartingPoint:
         """Releases of the best constant and the slope size."""
         return StartingPoint(self.target_share, self.deviation_share)
 
+    def share_before(self, loss: Loss) -> float:
+        """Return the budget share of the releases before the descent."""
+        return self.target_share + self.length_share + (self.deviation_share if loss.task == "regression" else 0.0)
+
+    def longest_duration(self, loss: Loss, clip: float | None = None) -> float:
+        """Return the largest duration that is stable for any data."""
+        clip = clip or self.clip or scale_of(loss).clip
+        step = longest_step(loss.curvature_bound, RULE.momentum) / (1.0 - RULE.momentum)
+        return step * scale_of(loss).curvature * min(1.0, clip) * self.n_steps
+
     def duration(self, loss: Loss, rows_times_mu: float, clip: float | None = None) -> float:
         """Return total step length times curvature times squared row length, for a clip in typical gradients."""
-        clip = clip or self.clip or recipe_for(loss).clip_high_noise
-        wanted = _TIME * rows_times_mu * _CLIP_OF_TIME / clip
-        longest = _LONGEST_STEP / (1.0 - _MOMENTUM) * recipe_for(loss).curvature * min(1.0, clip) / loss.curvature_bound
-        return min(wanted, longest * self.n_steps)
+        return min(wanted_duration(loss, rows_times_mu, clip or self.clip), self.longest_duration(loss, clip))
 
     # ------------------------------------------------------------------------------------------------ plan
     def plan(self, objective: Objective, facts: Facts) -> Plan:
@@ -148,29 +145,22 @@ class WideDescent(Solver):
         start = np.zeros(facts.d if loss.n_outputs == 1 else (facts.d, loss.n_outputs))
         if best.constant is not None:
             start[-1] = best.constant / facts.intercept_height
-        lengths = GaussianNoise(calibrated.noise_multiplier(RowLengths.name))
-        longest = facts.block_bound(facts.n_features)
-        mean = float(holder.release(RowLengths(longest), lengths)[0]) / facts.n + 0.5 * longest
-        noise = 0.5 * longest * lengths.noise_multiplier * holder.neighbours.records_apart / facts.n
-        prior = _PRIOR_LENGTH * min(facts.spread * math.sqrt(facts.n_features), longest)
-        variance = (_PRIOR_LENGTH_ERROR * prior) ** 2
-        mean = (mean * variance + prior * noise**2) / (variance + noise**2)
-        row_length = min(max(mean, _LEAST_LENGTH_SHARE * longest), longest)
+        row_length = released_row_length(holder, calibrated)
         learnt = self._descend(objective, holder, calibrated, best, start, row_length, progress)
         make = Refit if loss.n_outputs == 1 else ClassRefit
         refit = make(objective, holder, calibrated, best, row_length, self.clip)
 
         def in_refit(done: int) -> None:
             if progress is not None:
-                progress(self.n_steps + done, self.n_steps + REFIT_STEPS)
+                progress(self.n_steps + done, self.n_steps + RULE.n_steps)
 
         move, left = refit.fitted(start, learnt, in_refit)
         notes = best.notes
         planned = self.starting_point.utility_warnings(loss, facts, calibrated, holder.neighbours)
-        nothing = left <= NO_WEIGHTS or not any(one.weights.any() for one in learnt)
+        nothing = left <= RULE.least_kept or not any(one.weights.any() for one in learnt)
         if nothing and not planned:
             notes += (NO_INFORMATIVE_COLUMN,)
-        return Solution(start + move, self.n_steps + REFIT_STEPS, notes)
+        return Solution(start + move, self.n_steps + RULE.n_steps, notes)
 
     def _descend(
         self,
@@ -183,7 +173,7 @@ class WideDescent(Solver):
         progress: Progress | None,
     ) -> list[Learnt]:
         """Return the directions that were learnt, here one."""
-        facts, loss, recipe = holder.facts, objective.loss, recipe_for(objective.loss)
+        facts, loss, scale = holder.facts, objective.loss, scale_of(objective.loss)
         mechanism = GaussianNoise(calibrated.noise_multiplier(self.group))
         clip = self._gradient_clip(loss, facts, best, row_length)
         clip_in_typical = clip / (best.slope * row_length)
@@ -191,34 +181,34 @@ class WideDescent(Solver):
         rows_times_mu = facts.n * math.sqrt(self.n_steps) / mechanism.noise_multiplier / holder.neighbours.records_apart
         duration = self.duration(loss, rows_times_mu, clip_in_typical)
         # clipping shortens the gradients, and so the way of the descent
-        time = duration / (recipe.curvature * min(1.0, clip_in_typical) * row_length**2)
-        step = (1.0 - _MOMENTUM) * time / self.n_steps
+        time = duration / (scale.curvature * min(1.0, clip_in_typical) * row_length**2)
+        step = (1.0 - RULE.momentum) * time / self.n_steps
         weights = previous = start
         for t in range(self.n_steps):
             gradient = holder.release(FeatureGradient(loss, weights, clip), mechanism, self.group) / facts.n
-            moved = weights + _MOMENTUM * (weights - previous)
+            moved = weights + RULE.momentum * (weights - previous)
             moved[: facts.n_features] -= step * gradient
             previous, weights = weights, objective.prox(moved, step)
             if progress is not None:
-                progress(t + 1, self.n_steps + REFIT_STEPS)
+                progress(t + 1, self.n_steps + RULE.n_steps)
         learnt = (weights - start)[: facts.n_features]
         deviation = time / math.sqrt(self.n_steps) * noise
         penalty = SeparablePenalty.of(objective.penalty)
         # along directions in which nobody's data vary, only an l2 penalty shrinks noise and own parts
-        gains = Descent(np.full(self.n_steps, step), _MOMENTUM, 1, penalty.l2).gains(np.zeros(1))
+        gains = Descent(np.full(self.n_steps, step), RULE.momentum, 1, penalty.l2).gains(np.zeros(1))
         left, time_left = math.sqrt(float(gains[0][0])) * noise, float(gains[1][0])
         slope = best.slope if loss.n_outputs == 1 else class_spread(class_shares(best, loss.n_outputs))
         own = time_left * clip * slope * row_length / facts.n if self.correct_overfit else 0.0
         if np.abs(learnt).max() <= _NOTHING * deviation:
             learnt = np.zeros_like(learnt)
         elif penalty.l1 > 0.0:
-            return [Learnt(np.where(np.abs(learnt) > _CLEAR_WEIGHT * deviation, learnt, 0.0), deviation, left, own)]
+            return [Learnt(np.where(np.abs(learnt) > RULE.clear * deviation, learnt, 0.0), deviation, left, own)]
         return [Learnt(learnt, deviation, left, own, time_left)]
 
     def _gradient_clip(self, loss: Loss, facts: Facts, best: BestConstant, row_length: float) -> float:
         """Clipping threshold of one person's gradient, at most the length of the longest one."""
         longest = loss.slope_bound * facts.block_bound(facts.n_features)
-        return min((self.clip or recipe_for(loss).clip_high_noise) * best.slope * row_length, longest)
+        return min((self.clip or scale_of(loss).clip) * best.slope * row_length, longest)
 
     # ------------------------------------------------------------------------------------------------ forecast
     def forecast(
@@ -229,10 +219,10 @@ class WideDescent(Solver):
         neighbours: Neighbours,
         **assumed: float | None,
     ) -> Forecast | None:
-        loss, recipe = objective.loss, recipe_for(objective.loss)
-        unit = "" if recipe.slope is not None else ", in units of the target's squared mean deviation"
+        loss, scale = objective.loss, scale_of(objective.loss)
+        unit = "" if scale.slope is not None else ", in units of the target's squared mean deviation"
         gradients, d = (MappedGradient, 2) if loss.n_outputs == 1 else (ClassScoreGradient, 1 + loss.n_outputs)
-        mu = math.sqrt(REFIT_STEPS) / calibrated.noise_multiplier(gradients.name)
+        mu = math.sqrt(RULE.n_steps) / calibrated.noise_multiplier(gradients.name)
         refit = expected_noise(loss, replace(facts, d=d), mu, neighbours) / loss.n_outputs
         mu = math.sqrt(self.n_steps) / calibrated.noise_multiplier(self.group)
         rows_times_mu = facts.n * mu / neighbours.records_apart
@@ -246,7 +236,7 @@ class WideDescent(Solver):
             null_excess=columns,
             basis=f"Estimate, not a bound: the noise of descent and refit, and what a short descent misses{unit}.",
             assumptions=(
-                f"the second derivative of the loss is about {recipe.curvature:g}",
+                f"the second derivative of the loss is about {scale.curvature:g}",
                 f"rows have similar lengths, and half of what the columns explain lies in about {directions:.0f} "
                 "directions (the square root of the number of columns), half in all: related columns are learnt better",
                 f"the columns can explain about {columns:.2g} of a constant's loss",

@@ -31,21 +31,15 @@ from dperm.privacy.mechanisms.standard import GaussianNoise, NoisyMax
 from dperm.queries.gradients import FeatureGradient
 from dperm.queries.sparsity import GradientSparsity
 from dperm.solvers.base import Progress
+from dperm.solvers.central.auto.constants import RULE
+from dperm.solvers.central.auto.learnt import Learnt
 from dperm.solvers.central.auto.pursuit import SelectionCost, SparsePursuit
-from dperm.solvers.central.auto.refit import REFIT_STEPS, Learnt
 from dperm.solvers.central.auto.starting_point import BestConstant
 from dperm.solvers.central.auto.wide import WideDescent
-from dperm.solvers.option_checks import require_share, require_whole
+from dperm.solvers.option_checks import require_rest, require_share, require_whole
 from dperm.types import FloatArray
 
 __all__ = ["WideOrSparse"]
-
-#: how many lengths of the gradient its largest coordinate must exceed, both in typical sizes, for pursuit to be better:
-#: measured 6 to 10 where few of many unrelated columns matter, 1 to 3.3 in texts, images and columns made from factors
-_RATIO = 4.0
-#: standard deviations of the test's noise around zero within which both are carried out, each with half of the budget;
-#: with an l1 penalty pursuit alone is. Tried: 0 with one of them only, .7 and 1
-_DOUBT = 0.7
 
 
 @dataclass(frozen=True)
@@ -64,16 +58,16 @@ class WideOrSparse(_SharedDescent):
     n_steps, target_share, deviation_share, length_share, refit_share, clip, correct_overfit
         As for :class:`~dperm.solvers.WideDescent`.
     n_columns : int
-        Number of steps of the pursuit, at least 2; ``n_steps`` is a multiple of it, at least three times as large.
+        Number of steps of the pursuit, at least 2; ``n_steps`` is a multiple of it, at least four times as large.
     selection_share : float
         Share of the pursuit's budget that is spent on selecting columns.
     test_share : float
         Share of the budget for the test, taken from that of the gradients.
     """
 
-    n_columns: int = 10
-    selection_share: float = 0.75
-    test_share: float = 0.1
+    n_columns: int = RULE.n_steps // 4
+    selection_share: float = RULE.selection_share
+    test_share: float = RULE.most_test_share
 
     name: ClassVar[str] = "wide-or-sparse"
 
@@ -81,16 +75,14 @@ class WideOrSparse(_SharedDescent):
         super().__post_init__()
         require_whole(self, "n_columns")
         require_share(self, "selection_share", "test_share")
-        if self.n_columns < 2 or self.n_steps < 3 * self.n_columns or self.n_steps % self.n_columns:
+        if self.n_columns < 2 or self.n_steps < 4 * self.n_columns or self.n_steps % self.n_columns:
             raise InvalidInput(
-                "n_steps must be a multiple of n_columns, at least 3 times it, and n_columns at least 2."
+                "n_steps must be a multiple of n_columns, at least 4 times it, and n_columns at least 2."
             )
-        shares = self.target_share + self.deviation_share + self.length_share + self.refit_share + self.test_share
-        if shares > 0.9:
-            raise InvalidInput("the shares leave less than a tenth of the budget for the gradients: make them smaller.")
+        require_rest(self, "target_share", "deviation_share", "length_share", "refit_share", "test_share")
 
     def shortened(self, n_steps: int) -> WideOrSparse:
-        return replace(self, n_steps=max(6, n_steps - n_steps % 2), n_columns=2)
+        return replace(self, n_steps=max(4 * 2, n_steps - n_steps % 2), n_columns=2)
 
     def plan(self, objective: Objective, facts: Facts) -> Plan:
         self.require_one_output(objective)
@@ -117,34 +109,39 @@ class WideOrSparse(_SharedDescent):
         """Return what the descent, the pursuit or both have learnt."""
         choice = self._choice(calibrated)
         # before the test, so that no refusal depends on its outcome
-        SparsePursuit().check(objective, holder.facts, holder.neighbours, best, choice)
+        self._pursuit(self.n_columns).check(objective, holder.facts, holder.neighbours, best, choice)
         facts, clip = holder.facts, self._gradient_clip(objective.loss, holder.facts, best, row_length)
         descent = FeatureGradient(objective.loss, start, clip)
         unit = GaussianNoise(calibrated.noise_multiplier(self.group))
         unit.noise_scale(descent.sensitivity(facts, holder.neighbours), descent.bound(facts), descent.size(facts))
         value = self._test(objective, holder, calibrated, best, start, row_length)
         expected = SeparablePenalty.of(objective.penalty).l1 > 0.0  # an l1 penalty says that few columns matter
-        n_columns = self.n_columns if value > _DOUBT or expected else self.n_columns // 2
-        if value < -_DOUBT:
+        n_columns = self.n_columns if value > 0.5 or expected else self.n_columns // 2
+        if value < -0.5:
             n_columns = 0
         units = self.n_steps // self.n_columns
         left, directions = self.n_steps - n_columns * units, list[Learnt]()
 
         def of_pursuit(done: int, _: int) -> None:
             if progress is not None:
-                progress(left + done * units, self.n_steps + REFIT_STEPS)
+                progress(left + done * units, self.n_steps + RULE.n_steps)
 
         def of_descent(done: int, _: int) -> None:
             if progress is not None:
-                progress(done, self.n_steps + REFIT_STEPS)
+                progress(done, self.n_steps + RULE.n_steps)
 
         if left:
             shared = _SharedDescent(left, clip=self.clip, correct_overfit=self.correct_overfit)
             directions += shared._descend(objective, holder, calibrated, best, start, row_length, of_descent)
         if n_columns:
-            pursuit = SparsePursuit(n_columns)
-            directions.append(self._pursue(pursuit, objective, holder, best, choice, row_length, of_pursuit))
+            directions.append(
+                self._pursue(self._pursuit(n_columns), objective, holder, best, choice, row_length, of_pursuit)
+            )
         return directions
+
+    @staticmethod
+    def _pursuit(n_columns: int) -> SparsePursuit:
+        return SparsePursuit(n_columns, clip=RULE.pursuit_clip, box=RULE.largest_contribution)
 
     def _test(
         self,
@@ -157,10 +154,13 @@ class WideOrSparse(_SharedDescent):
     ) -> float:
         """Release the test, in standard deviations of its noise: above 0 if pursuit is better."""
         facts, loss = holder.facts, objective.loss
-        limit = min(SparsePursuit.clip * best.slope * facts.spread, loss.slope_bound * facts.value_bound)
+        limit = min(RULE.pursuit_clip * best.slope * facts.spread, loss.slope_bound * facts.value_bound)
         clip = min(best.slope * row_length, loss.slope_bound * facts.block_bound(facts.n_features))
         # in typical products of slope and value, and typical gradients
-        of_largest, of_length = limit / (best.slope * facts.spread), _RATIO * clip / (best.slope * row_length)
+        of_largest, of_length = (
+            limit / (best.slope * facts.spread),
+            RULE.sparse_ratio * clip / (best.slope * row_length),
+        )
         query = GradientSparsity(loss, start, limit, clip, of_largest, of_length)
         mechanism = GaussianNoise(calibrated.noise_multiplier(GradientSparsity.name))
         deviation = mechanism.noise_multiplier * query.sensitivity(facts, holder.neighbours)

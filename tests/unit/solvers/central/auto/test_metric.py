@@ -14,6 +14,7 @@ from dperm.errors import Unsupported
 from dperm.kernels.exact import Grids
 from dperm.objective import L1, L2, BoxPenalty, ElasticNet, L1Ball, Logistic, Multinomial, NoPenalty, Objective
 from dperm.solvers import WhitenedDescent
+from dperm.solvers.central.auto.constants import RULE
 from dperm.solvers.central.auto.metric import Metric, MetricProx
 
 PENALTIES = [NoPenalty(), L2(0.7), L1(0.3), ElasticNet(0.5, 0.4)]
@@ -95,7 +96,7 @@ def test_directions_below_the_noise_are_not_stretched():
     assert np.isfinite(wild.row_map.matrix).all()
     # only noise: all directions are equal, and the trace is that of rows about as long as their clipping threshold
     np.testing.assert_allclose(wild.row_moments, wild.row_moments[0])
-    assert wild.row_length**2 == pytest.approx(0.85 / (100.0 * noise * math.sqrt(2.0 * d)), rel=0.02)
+    assert wild.row_length**2 == pytest.approx(RULE.prior_length / (100.0 * noise * math.sqrt(2.0 * d)), rel=0.05)
 
 
 def test_second_moments_are_denoised():

@@ -17,8 +17,10 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.central.auto.recipes import recipe_for
-from dperm.solvers.central.auto.starting_point import BestConstant, ClippedResponse, StartingPoint, best_constant
+from dperm.solvers.central.auto.clipped_response import ClippedResponse
+from dperm.solvers.central.auto.constants import RULE
+from dperm.solvers.central.auto.scales import scale_of
+from dperm.solvers.central.auto.starting_point import BestConstant, StartingPoint, best_constant
 from dperm.testing.data import Layout
 
 
@@ -76,10 +78,10 @@ def test_response_and_mean_square_of_clipped_logistic_slopes(clip, p, label_inde
         size = label_independence * max(probability, 1.0 - probability) + (1.0 - label_independence) * np.abs(slope)
         return slope * np.minimum(1.0, 0.5 * clip / size)
 
-    response = ClippedResponse.of(Logistic(), recipe_for(Logistic()), best, clip, label_independence)
-    derivative = (slopes(best.constant + 0.2).mean() - slopes(best.constant - 0.2).mean()) / 0.4
-    typical = min(1.0, clip) * min(0.15, p * (1.0 - p))
-    assert response.curvature[0] == pytest.approx(max(derivative, 0.01 * typical), rel=1e-9)
+    response = ClippedResponse.of(Logistic(), scale_of(Logistic()), best, clip, label_independence)
+    derivative = slopes(best.constant + 0.5).mean() - slopes(best.constant - 0.5).mean()
+    typical = min(1.0, clip) * min(RULE.logistic_curvature, p * (1.0 - p))
+    assert response.curvature[0] == pytest.approx(max(derivative, RULE.least_kept * typical), rel=1e-9)
     assert response.cautious[0] == pytest.approx(min(response.curvature[0], typical), rel=1e-9)
     assert response.square[0] == pytest.approx((slopes(best.constant) ** 2).mean(), rel=1e-9)
 
@@ -88,7 +90,7 @@ def test_response_and_mean_square_of_clipped_logistic_slopes(clip, p, label_inde
 def test_response_and_mean_square_of_clipped_normal_residuals(clip):
     residuals = np.random.default_rng(0).normal(size=400_000)
     deviation = np.abs(residuals).mean()
-    response = ClippedResponse.of(Squared(), recipe_for(Squared()), BestConstant(0.0, deviation), clip, 0.0)
+    response = ClippedResponse.of(Squared(), scale_of(Squared()), BestConstant(0.0, deviation), clip, 0.0)
     assert response.curvature[0] == pytest.approx((np.abs(residuals) < clip * deviation).mean(), abs=0.005)
     cut = np.clip(residuals, -clip * deviation, clip * deviation)
     assert response.square[0] == pytest.approx((cut**2).mean(), rel=0.01)
@@ -98,14 +100,12 @@ def test_response_and_mean_square_of_clipped_normal_residuals(clip):
 def test_response_and_mean_square_for_a_target_with_two_values(share):
     deviation = 2.0 * share * (1.0 - share)
     skew = 0.5 / share  # follows from the share of targets on the nearer side
-    response = ClippedResponse.of(
-        Squared(), recipe_for(Squared()), BestConstant(share, skew * deviation, skew), 9.0, 0.0
-    )
+    response = ClippedResponse.of(Squared(), scale_of(Squared()), BestConstant(share, skew * deviation, skew), 9.0, 0.0)
     assert response.square[0] == pytest.approx(share * (1.0 - share), rel=0.2)
     assert response.curvature[0] == pytest.approx(1.0)
     # with a residual limit between the two groups, the far group neither responds nor varies beyond it
     response = ClippedResponse.of(
-        Squared(residual_clip=0.5), recipe_for(Squared()), BestConstant(share, skew * deviation, skew), 9.0, 0.0
+        Squared(residual_clip=0.5), scale_of(Squared()), BestConstant(share, skew * deviation, skew), 9.0, 0.0
     )
     assert response.curvature[0] == pytest.approx(1.0 - share)
     cut = share * 0.5**2 + (1.0 - share) * share**2
@@ -115,6 +115,6 @@ def test_response_and_mean_square_for_a_target_with_two_values(share):
 @pytest.mark.parametrize("slope_error", [0.0, 0.2, 0.5, 7.0])
 def test_an_uncertain_slope_size_lowers_the_cautious_curvature(slope_error):
     best = BestConstant(0.0, 1.0, slope_error=slope_error)
-    response = ClippedResponse.of(Squared(), recipe_for(Squared()), best, 1.25, 0.0)
+    response = ClippedResponse.of(Squared(), scale_of(Squared()), best, 1.25, 0.0)
     assert response.curvature[0] == pytest.approx(math.erf(1.25 / math.sqrt(math.pi)))
     assert response.cautious[0] == pytest.approx(math.erf(1.25 / (1.0 + min(slope_error, 0.5)) / math.sqrt(math.pi)))

@@ -202,8 +202,8 @@ def test_invalid_options_are_refused(options, words):
 def test_unsupported_problems_are_refused_in_the_plan():
     with pytest.raises(InvalidInput, match="unbounded slopes"):
         WhitenedDescent().plan(Objective(Squared()), Facts(n=10, n_features=2, d=2))
-    for d in (2001, 10**9):  # without allocating a matrix of that size
-        with pytest.raises(Unsupported, match=f"at most 2000 columns, not {d}"):
+    for d in (3001, 10**9):  # without allocating a matrix of that size
+        with pytest.raises(Unsupported, match=f"at most 3000 columns, not {d}"):
             WhitenedDescent().plan(Objective(Logistic()), Facts(n=10, n_features=d - 1, d=d))
 
 

@@ -15,6 +15,7 @@ from dperm.privacy.accounting.calibration import calibrate
 from dperm.privacy.accounting.events import Gaussian, Selection
 from dperm.privacy.recording import recording
 from dperm.solvers import WideOrSparse
+from dperm.solvers.central.auto.constants import RULE
 from dperm.testing import check_gradient_canary, check_ledger_is_plan, check_non_interference
 from dperm.testing.data import Layout, design_data
 from dperm.testing.replay import check_recorded
@@ -131,8 +132,8 @@ def test_progress_reaches_its_end_in_every_outcome():
         with watching(lambda done, in_all, seen=seen: seen.append((done, in_all))):
             DPLogisticRegression(bounds=bounds, solver=solver()).fit(X, y)
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-        assert seen[-1] == (80 + 48, 80 + 48)
-        assert {in_all for _, in_all in seen} == {80 + 48}
+        assert seen[-1] == (2 * RULE.n_steps, 2 * RULE.n_steps)
+        assert {in_all for _, in_all in seen} == {2 * RULE.n_steps}
 
 
 def test_the_test_takes_its_share_from_the_gradients():
