@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from dperm.errors import InvalidInput
 from dperm.experiments.experiment import Experiment
-from dperm.experiments.greedy import table3
+from dperm.experiments.greedy import figure1, figure2, figure3, figure4, table1, table3, table4
 
 __all__ = ["EXPERIMENTS", "experiment_named"]
 
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (table3.EXPERIMENT,)}
+_ALL = (
+    table1.EXPERIMENT,
+    figure1.EXPERIMENT,
+    figure2.EXPERIMENT,
+    table4.TABLE2,
+    table3.EXPERIMENT,
+    figure3.EXPERIMENT,
+    table4.TABLE4,
+    figure4.EXPERIMENT,
+)
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in _ALL}
 
 
 def experiment_named(name: str) -> Experiment:

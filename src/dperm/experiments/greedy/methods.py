@@ -60,8 +60,8 @@ class Path(StepWatcher):
 
     problem: Problem
     most: int = 40
-    #: (share of the steps done, relative error, seconds)
-    points: list[tuple[float, float, float]] = field(default_factory=list)
+    #: (steps done, relative error, seconds)
+    points: list[tuple[int, float, float]] = field(default_factory=list)
     _began: float = field(default_factory=time.perf_counter)
     _looking: float = 0.0
 
@@ -70,7 +70,7 @@ class Path(StepWatcher):
             return
         now = time.perf_counter()
         error = self.problem.relative_error(current())
-        self.points.append((done / in_all, error, now - self._began - self._looking))
+        self.points.append((done, error, now - self._began - self._looking))
         self._looking += time.perf_counter() - now
 
 

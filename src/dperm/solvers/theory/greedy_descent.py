@@ -129,7 +129,7 @@ def convex_steps(
     in beta twice as many steps minimise :func:`convex_bound`; the bound at T is at most a third larger.
     """
     inside = (n * epsilon * distance) ** 2 * smallest_smoothness / (2.0**7 * largest_lipschitz**2 * -math.log(delta))
-    return max(1, round(inside ** (1.0 / 3.0)))
+    return max(1, round(float(inside ** (1.0 / 3.0))))
 
 
 # ------------------------------------------------------------------------------------------- strongly convex
