@@ -27,8 +27,8 @@ from dperm.solvers import CoordinateDescent, GreedyCoordinateDescent, Stochastic
 
 #: parts of the largest possible product of slope and value, or of the largest gradient norm
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
-#: a fit of more steps than this takes minutes in the grid, and no problem chose as many
-MOST_STEPS = 4000
+#: a fit of more steps than this, or of more weights in all of its steps, takes minutes in the grid
+MOST_STEPS, MOST_WEIGHTS = 4000, 10_000_000
 ROUNDS = ((2, 30), (10, 6), (60, 1))
 
 
@@ -48,7 +48,7 @@ def coordinate(problem):
     """Every combination of passes, length and limit; the clip of the whole gradient gives every coordinate its part."""
     natural = problem.objective.loss.slope_bound * problem.clip * np.sqrt(problem.p)
     passes = (1.0 / problem.p, 3.0 / problem.p, 0.001, 0.01, 0.1, 1, 2, 3, 5, 10, 20)
-    passes = [k for k in passes if 1.0 <= k * problem.p <= MOST_STEPS]
+    passes = [k for k in passes if 1.0 <= k * problem.p <= min(MOST_STEPS, MOST_WEIGHTS / problem.p)]
     for k, length, part in itertools.product(passes, np.logspace(-2, 1, 10), PARTS):
         yield Fit(CoordinateDescent(n_passes=k, step=round(float(length), 4), clip=round(float(part * natural), 4)))
 
@@ -62,7 +62,7 @@ def stochastic(problem, group):
     lengths = [c / (problem.objective.loss.curvature_bound * norm**2) for c in (0.01, 0.1, 0.5, 2.0, 10.0, 50.0)]
     clips = [part * slope * norm for part in (0.02, 0.1, 0.3, 1.0)]
     for n, rate, length, clip in itertools.product((1, 5, 20, 80, 320), (0.02, 0.1, 0.5), lengths, clips):
-        if n * rate <= 20:
+        if n * rate <= 20 and n * problem.p <= MOST_WEIGHTS:
             solver = StochasticGradientDescent(
                 n_steps=n, rate=rate, step=float(f"{length:.3g}"), clip=float(f"{clip:.3g}"), averaging=0.0
             )

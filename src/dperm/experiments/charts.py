@@ -125,11 +125,11 @@ def _panel(panel: Panel, colours: dict[str, str]) -> str:
     up = _axis(up_values, float(bottom), float(_TOP), panel.log_y)
     parts = [f'<text x="{_LEFT}" y="18" font-weight="bold">{escape(panel.title)}</text>']
     parts.append(f'<text x="{_LEFT}" y="34" fill="#525b66">{escape(panel.y_label)}</text>')
-    for value, text in up.ticks():
+    for value, text in _ticks(up):
         y = up.place(value)
         parts.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#d5dae1"/>')
         parts.append(f'<text x="{_LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
-    for value, text in across.ticks():
+    for value, text in _ticks(across):
         x = across.place(value)
         parts.append(f'<path d="M{x:.1f} {bottom}v4" stroke="#1b1f24"/>')
         parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{text}</text>')
@@ -155,6 +155,15 @@ def _panel(panel: Panel, colours: dict[str, str]) -> str:
         parts.append(f'<path d="{place}" stroke="{colours[line.label]}" stroke-width="1.5" stroke-dasharray="5 3"/>')
     parts.append(f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#1b1f24"/>')
     return "".join(parts)
+
+
+def _ticks(axis: Axis) -> list[tuple[float, str]]:
+    """Return the values to mark; a logarithmic axis of one or two decades gets 2 and 5 as well."""
+    ticks = axis.ticks()
+    if axis.log and len(ticks) <= 3:
+        between = [factor * value for value, _ in ticks for factor in (2.0, 5.0) if factor * value < axis.high]
+        ticks += [(value, f"{value:g}") for value in between]
+    return ticks
 
 
 def _axis(values: Sequence[float], start: float, end: float, log: bool) -> Axis:

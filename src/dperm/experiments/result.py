@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dperm.errors import InvalidInput
 from dperm.experiments.charts import Panel
@@ -114,14 +114,16 @@ class Baseline:
 class Result:
     """All that an experiment found.
 
-    ``baselines`` may be empty only for an experiment without data; ``no_data`` then says why.
+    ``baselines`` may be empty only for an experiment without data; ``no_data`` then says why. ``columns`` is the number
+    of panels side by side.
     """
 
     rows: tuple[ResultRow, ...]
     baselines: tuple[Baseline, ...]
     panels: tuple[Panel, ...] = ()
     notes: tuple[str, ...] = ()
-    no_data: str = field(default="")
+    no_data: str = ""
+    columns: int = 3
 
     def __post_init__(self) -> None:
         if not self.rows:

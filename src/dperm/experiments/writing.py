@@ -27,7 +27,9 @@ def write(experiment: Experiment, result: Result, facts: Mapping[str, Any], file
     markdown, as_json, svg = files
     written = []
     if result.panels:
-        written.append(write_atomically(svg, picture(result.panels, f"{experiment.name}: {experiment.what}")))
+        written.append(
+            write_atomically(svg, picture(result.panels, f"{experiment.name}: {experiment.what}", result.columns))
+        )
     content = {"paper": experiment.paper, "what": experiment.what, **facts, **_plain(result)}
     written.append(write_atomically(as_json, json.dumps(content, indent=1, allow_nan=False) + "\n"))
     picture_file = svg.name if result.panels else None

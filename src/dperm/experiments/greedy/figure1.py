@@ -54,7 +54,7 @@ def measure(run: Run) -> Result:
     for name in NAMES:
         found = {label: curves[name, method] for label, method in METHODS.items()}
         rows += _rows(name, found)
-        panels += [panel(problems[name], f"{name}, {problems[name].penalty}", found, x) for x in ("passes", "seconds")]
+        panels += [panel(problems[name], problems[name].title, found, x) for x in ("passes", "seconds")]
     notes = (
         "One pass is one step of DP-GCD, p steps of DP-CD, or batches of DP-SGD with n people in all. Bands reach from "
         f"the least to the largest of {run.settings.runs} fits. Seconds leave the evaluation of the error out.",
@@ -63,7 +63,7 @@ def measure(run: Run) -> Result:
         "privacy turns into (1, 1/n^2) under replace-one.",
         "The strength of the l2 penalty is not printed and no printed fact fixes it: .01 was taken.",
     )
-    return Result(tuple(rows), tuple(problems[name].baseline() for name in NAMES), tuple(panels), notes)
+    return Result(tuple(rows), tuple(problems[name].baseline() for name in NAMES), tuple(panels), notes, columns=4)
 
 
 EXPERIMENT = Experiment(

@@ -79,7 +79,7 @@ def measure(run: Run) -> Result:
         # one more than the count, so that bars of one weight show on the logarithmic axis
         heights = tuple(height + 1.0 if height else 0.0 for height in one["heights"])
         bars = Bars("weights, 1 added", tuple(one["edges"]), heights)
-        title = f"{name}, {problems[name].penalty}"
+        title = problems[name].title
         panels.append(
             Panel(
                 title, "size of weight", "weights", bars=(bars,), lines=(Line("alpha", one["alpha"], True),), log_y=True

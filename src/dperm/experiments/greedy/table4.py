@@ -15,7 +15,7 @@ from dperm.experiments.greedy.table3 import PAPER, Settings
 from dperm.experiments.result import Measured, Result, ResultRow
 from dperm.solvers import CoordinateDescent, GreedyCoordinateDescent, StochasticGradientDescent
 
-__all__ = ["CHOSEN", "GRID", "TABLE2", "TABLE4", "PrintedChoice"]
+__all__ = ["CHOSEN", "GRID", "TABLE2", "TABLE4", "PrintedChoice", "as_printed"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _ours(how: Fit) -> str:
     return f"{solver.n_steps * solver.rate:g} (batches of {solver.rate:.0%}), {solver.clip}, {solver.step}"
 
 
-def _as_printed(problem: Problem, method: str, choice: PrintedChoice) -> Fit | None:
+def as_printed(problem: Problem, method: str, choice: PrintedChoice) -> Fit | None:
     """Return the paper's options as ours; None for DP-SGD, whose batches are other ones.
 
     The paper's threshold is that of the whole gradient; with columns of one scale each gets its part 1 / sqrt(p).
@@ -103,7 +103,7 @@ def _as_printed(problem: Problem, method: str, choice: PrintedChoice) -> Fit | N
 
 
 def _errors(problem: Callable[[], Problem], method: str, choice: PrintedChoice, runs: int) -> Any:
-    how = _as_printed(problem(), method, choice)
+    how = as_printed(problem(), method, choice)
     return None if how is None else [problem().relative_error(fit(problem(), how)) for _ in range(runs)]
 
 
