@@ -72,7 +72,14 @@ def printed_steps(*, curvature: float, n: int, epsilon: float, gradient_constant
 
 
 def printed_gradient_inexactness(
-    *, gradient_constant: float, n_steps: int, n: int, epsilon: float, curvature: float, reach: float, probability: float
+    *,
+    gradient_constant: float,
+    n_steps: int,
+    n: int,
+    epsilon: float,
+    curvature: float,
+    reach: float,
+    probability: float,
 ) -> float:
     """rho_g of Table 2 times D + |T|, called reach, up to a constant: C_g reach sqrt(T) / (n epsilon C_f gamma_T).
 
