@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dperm.errors import InvalidInput
+from dperm.experiments.admm import figure1 as admm_figure1
+from dperm.experiments.admm import figure2 as admm_figure2
+from dperm.experiments.admm import figure3 as admm_figure3
 from dperm.experiments.experiment import Experiment
 from dperm.experiments.greedy import figure1, figure2, figure3, figure4, table1, table3, table4
 
@@ -17,6 +20,9 @@ _ALL = (
     figure3.EXPERIMENT,
     table4.TABLE4,
     figure4.EXPERIMENT,
+    admm_figure1.EXPERIMENT,
+    admm_figure2.EXPERIMENT,
+    admm_figure3.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in _ALL}
 
