@@ -43,8 +43,8 @@ class ShareSize:
 class VerticalProblem:
     """Labels 0 and 1, rows to train and to test on, and columns cut into one part for each party.
 
-    The last party's design has the intercept, unless ``intercept`` is off. ``row_norms`` are public bounds on the length of a party's rows, where
-    more is known than the range [-1, 1] of its entries.
+    The last party's design has the intercept, unless ``intercept`` is off. ``row_norms`` are public bounds on the
+    length of a party's rows, where more is known than the range [-1, 1] of its entries.
     """
 
     name: str
@@ -253,7 +253,7 @@ def _cut(data: Dataset, rows: int) -> Dataset:
     if data.n_train <= rows:
         return data
     test = slice(data.n_train, data.n_train + rows)
-    stack = sp.vstack if sp.issparse(data.X) else np.vstack
-    X = stack([data.X[:rows], data.X[test]])
+    parts = [data.X[:rows], data.X[test]]
+    X = sp.vstack(parts).tocsr() if sp.issparse(data.X) else np.vstack(parts)
     y = np.concatenate([data.y[:rows], data.y[test]])
-    return Dataset(X.tocsr() if sp.issparse(X) else X, y, rows, f"{data.origin}, cut to its first rows", data.seed)
+    return Dataset(X, y, rows, f"{data.origin}, cut to its first rows", data.seed)

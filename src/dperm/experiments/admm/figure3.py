@@ -117,8 +117,8 @@ def measure(run: Run) -> Result:
     notes = (
         f"A printed epsilon is that of the whole run at delta {DELTA:g}: half of delta for composition as in Corollary "
         "1, half for the rounds. Lemma 1 needs a bound on all variables, rows of length 1 and a penalty with a bounded "
-        "slope: they are taken as 1, which favours the printed noise. Lemma 1 is false for parties with more than three "
-        "columns (tests/unit/solvers/theory/test_admm_sharing.py).",
+        "slope: they are taken as 1, which favours the printed noise. Lemma 1 itself is false: a counterexample is in "
+        "tests/unit/solvers/theory/test_admm_sharing.py.",
         "Certified runs have dperm's default options, replace-one neighbours, and cover everyone who sees the model. "
         "Bands reach from the least to the largest run; curves against epochs show one run.",
     )

@@ -189,19 +189,21 @@ def _tasks(problem: Callable[[], VerticalProblem], settings: TraceSettings) -> d
         )
         return trace(here, task, every)
 
+    def noisy(epsilon: float) -> dict[str, Any]:
+        return trace(problem(), printed_noise(problem(), epsilon, settings.epochs, settings.printed_rho))
+
+    def bound(damping: float) -> dict[str, Any]:
+        return theorem_2(problem(), settings.epochs, damping)
+
     tasks: dict[str, Callable[[], Any]] = {
         "ADMM, averaged step": partial(admm, settings.rho, None),
         "ADMM, printed step": partial(admm, settings.printed_rho, 0.0),
         "SGD": descent,
     }
     for epsilon in MODERATE:
-        tasks[f"printed noise, epsilon {epsilon:g}"] = lambda epsilon=epsilon: trace(
-            problem(), printed_noise(problem(), epsilon, settings.epochs, settings.printed_rho)
-        )
+        tasks[f"printed noise, epsilon {epsilon:g}"] = partial(noisy, epsilon)
     for damping in sorted({0.0, len(problem().parties) - 1.0}):
-        tasks[f"theorem 2, damping {damping:g}"] = lambda damping=damping: theorem_2(
-            problem(), settings.epochs, damping
-        )
+        tasks[f"theorem 2, damping {damping:g}"] = partial(bound, damping)
     return tasks
 
 
