@@ -174,8 +174,8 @@ def measure(run: Run) -> Result:
             rows += more
             panels.append(panel)
     notes = (
-        "Bounds are Table 1 without inexactness (delta and rho 0). Equation (11) prints a bracket in which the first gap is "
-        "multiplied by the curvature, which is false for linear functions; the table has it right.",
+        "Bounds are Table 1 without inexactness (delta and rho 0). Equation (11) prints a bracket that multiplies "
+        "the first gap by the curvature, which is false for linear functions; the table has it right.",
         "The smallest probability of (K, tau)-distributed sampling is K tau / d; the table prints its square, but "
         "evaluates the bound with K tau / d.",
         "The bound of Wang et al. holds for their own steps 2 d tau / (tau^2 t + 2 d), the first of which exceeds 1 if "

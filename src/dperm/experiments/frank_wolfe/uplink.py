@@ -165,8 +165,8 @@ def measure(run: Run) -> Result:
     lines = (Line("optimum on the ball", best), Line("null model", null))
     panel = Panel("LASSO on a9a", "megabytes sent by all parties", "objective", curves, lines=lines, log_x=True)
     notes = (
-        "Without noise, so none of this is private: bytes are compared. ADMM and the one-shot projection are not held to "
-        "the ball. A projection counts as one number per person and column of it.",
+        "Without noise, so none of this is private: bytes are compared. ADMM and the one-shot projection do not stay "
+        "in the ball. A projection counts as one number per person and column of it.",
     )
     return Result(tuple(rows), (here.baseline(),), (panel,), notes, columns=1)
 
