@@ -120,9 +120,10 @@ def measure_traces(run: Run, make: Callable[..., VerticalProblem], said: Mapping
     rows = []
     for label in ("ADMM, averaged step", "ADMM, printed step", "SGD"):
         one, (paper, why) = found[label], said[label]
-        rows.append(ResultRow(f"{here.name}, {label}: test log loss at the end", one["loss"][-1], None, paper, why))
+        text = f"{one['loss'][-1]:.4g}, no noise"
+        rows.append(ResultRow(f"{here.name}, {label}: test log loss at the end", text, None, paper, why))
         reached = next((k for k, value in enumerate(one["objective"]) if value <= 1.05 * best), None)
-        text = f"{reached}" if reached is not None else f"more than {len(one['objective']) - 1}"
+        text = f"{reached}, no noise" if reached is not None else f"more than {len(one['objective']) - 1}, no noise"
         rows.append(
             ResultRow(f"{here.name}, {label}: epochs to within 5% of the optimum", text, None, *said["epochs " + label])
         )
@@ -137,10 +138,11 @@ def measure_traces(run: Run, make: Callable[..., VerticalProblem], said: Mapping
     for damping in sorted({0.0, len(here.parties) - 1.0}):
         one = found[f"theorem 2, damping {damping:g}"]
         name = f"{here.name}, Theorem 2 at rho {one['rho']:.3g}, damping {damping:g}: largest t * min V"
+        text = f"{one['worst']:.3g}, no noise"
         if one["bound"] < 0.0:
-            rows.append(ResultRow(name, one["worst"], None, "C (L - f)", _NO_BOUND))
+            rows.append(ResultRow(name, text, None, "C (L - f)", _NO_BOUND))
         else:
-            rows.append(ResultRow(name, one["worst"], None, f"at most {one['bound']:.3g}", _BOUND))
+            rows.append(ResultRow(name, text, None, f"at most {one['bound']:.3g}", _BOUND))
     null = np.zeros(here.d + 1)
     lines = (
         (Line("optimum, no privacy", best), Line("null model", here.objective(null))),

@@ -20,9 +20,10 @@ from dperm.solvers.theory import distributed_frank_wolfe as theory
 from dperm.solvers.vertical import DistributedFrankWolfe, ExactSharing, PrintedFrankWolfe
 from dperm.types import FloatArray
 
-__all__ = ["EXPERIMENT", "UplinkSettings"]
+__all__ = ["EXPERIMENT", "FREE", "UplinkSettings"]
 
-_FREE = Budget(1e9, 1e-6)  # its noise is negligible
+#: a budget so large that its noise is negligible
+FREE = Budget(1e9, 1e-6)
 _SEED = 41  # of the random projections that are sent once
 Points = list[tuple[float, float]]
 
@@ -45,7 +46,7 @@ def _on_demand(problem: Callable[[], Lasso], settings: UplinkSettings) -> dict[s
     at_need: Points = []
     dense: Points = []
     for steps in settings.steps:
-        task = DistributedFrankWolfe(here.objective, here.problem.facts, _FREE, n_steps=steps, **here.options)
+        task = DistributedFrankWolfe(here.objective, here.problem.facts, FREE, n_steps=steps, **here.options)
         weights, messages = here.run(task)
         value = here.value(weights)
         at_need.append((float(sum(messages.uplink_bytes.values())), value))
@@ -58,7 +59,7 @@ def _algorithm_2(problem: Callable[[], Lasso], settings: UplinkSettings) -> dict
     points: Points = []
     for steps in settings.steps:
         task = PrintedFrankWolfe(
-            here.objective, here.problem.facts, _FREE, calibration="none", n_steps=steps, n_sketch=settings.n_sketch,
+            here.objective, here.problem.facts, FREE, calibration="none", n_steps=steps, n_sketch=settings.n_sketch,
             **here.options,
         )  # fmt: skip
         weights, messages = here.run(task)
@@ -77,7 +78,7 @@ def _admm(problem: Callable[[], Lasso], settings: UplinkSettings) -> dict[str, P
 
     # the slope of the squared loss changes by 1 per unit of prediction: rho of that size
     task = ExactSharing(
-        Objective(here.objective.loss, L2(1e-4)), here.problem.facts, _FREE, n_rounds=settings.rounds, rho=0.5,
+        Objective(here.objective.loss, L2(1e-4)), here.problem.facts, FREE, n_rounds=settings.rounds, rho=0.5,
         target_low=-1.0, target_high=1.0,
     )  # fmt: skip
     here.problem.run(task, watch, y=here.y)
