@@ -128,7 +128,7 @@ def measure(run: Run) -> Result:
 EXPERIMENT = Experiment(
     name="admm-figure3",
     paper=PAPER,
-    what="test log loss under printed noise, alone and pooled, and certified noise at the same epsilon",
+    what="test log loss under printed noise and under certified noise, alone, pooled",
     minutes=2,
     measure=measure,
     full=NoiseSettings(
