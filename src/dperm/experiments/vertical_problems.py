@@ -245,7 +245,10 @@ def digits(folder: DataFolder, size: ShareSize) -> VerticalProblem:
     X = data.X / data.X.max()  # the range of a pixel is public
     data = replace(data, X=X[:, : size.columns], y=(data.y > 0).astype(float))
     fifth = data.X.shape[1] / 5.0
-    return VerticalProblem("digits", _cut(data, size.rows), (round(2 * fifth), round(4 * fifth)), (None, None, None))
+    cuts = (round(2 * fifth), round(4 * fifth))
+    widths = np.diff([0, *cuts, data.X.shape[1]])
+    norms = tuple(float(np.sqrt(0.5 * width)) for width in widths)  # no digit has ink in more than half of its pixels
+    return VerticalProblem("digits", _cut(data, size.rows), cuts, norms)
 
 
 def _cut(data: Dataset, rows: int) -> Dataset:

@@ -35,6 +35,6 @@ EXPERIMENT = Experiment(
     minutes=0.5,
     measure=measure,
     full=TraceSettings(epochs=60, rho=0.03, printed_rho=0.3, batch=256, step=1.0, rows=100_000, columns=100_000),
-    fast=TraceSettings(epochs=8, rho=0.03, printed_rho=0.3, batch=64, step=1.0, rows=300, columns=123),
+    fast=TraceSettings(epochs=8, rho=0.03, printed_rho=0.3, batch=64, step=1.0, rows=2000, columns=123),
     data=(FILES["a9a"],),
 )

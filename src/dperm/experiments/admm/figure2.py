@@ -32,6 +32,6 @@ EXPERIMENT = Experiment(
     minutes=1.5,
     measure=measure,
     full=TraceSettings(epochs=100, rho=0.01, printed_rho=0.03, batch=128, step=1.0, rows=100_000, columns=100_000),
-    fast=TraceSettings(epochs=8, rho=0.01, printed_rho=0.03, batch=64, step=1.0, rows=200, columns=60),
+    fast=TraceSettings(epochs=8, rho=0.01, printed_rho=0.03, batch=64, step=1.0, rows=2000, columns=60),
     data=(FILES["digits"],),
 )

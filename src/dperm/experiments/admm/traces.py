@@ -143,16 +143,25 @@ def measure_traces(run: Run, make: Callable[..., VerticalProblem], said: Mapping
             rows.append(ResultRow(name, text, None, "C (L - f)", _NO_BOUND))
         else:
             rows.append(ResultRow(name, text, None, f"at most {one['bound']:.3g}", _BOUND))
-    null = np.zeros(here.d + 1)
-    lines = (
-        (Line("optimum, no privacy", best), Line("null model", here.objective(null))),
-        (Line("optimum, no privacy", here.test_loss(weights)), Line("null model", here.test_loss(null))),
-    )
+    test, alone = here.test_loss(weights), here.alone_loss()
     clean = {label: one for label, one in found.items() if "objective" in one and label not in noisy}
-    drawn = ((clean, "objective", "training objective"), (clean | noisy, "loss", "test log loss"))
-    panels = tuple(
-        Panel(here.name, "epochs", text, _curves(which, key), lines=line, log_y=True)
-        for (which, key, text), line in zip(drawn, lines, strict=True)
+    panels = (
+        Panel(
+            here.name,
+            "epochs",
+            "objective above its optimum, relative",
+            _curves(clean, "objective", lambda value: value / best - 1.0),
+            lines=(Line("null model", here.objective(np.zeros(here.d + 1)) / best - 1.0),),
+            log_y=True,
+        ),
+        Panel(
+            here.name,
+            "epochs",
+            "test log loss above all columns, no privacy",
+            _curves(clean | noisy, "loss", lambda value: value - test),
+            lines=(Line("party 1 alone, no privacy", alone - test), Line("null model", here.null_loss() - test)),
+            log_y=True,
+        ),
     )
     notes = (
         "One epoch is one round of ADMM, or one pass of stochastic descent. ADMM and descent run without noise and "
@@ -209,7 +218,8 @@ def _tasks(problem: Callable[[], VerticalProblem], settings: TraceSettings) -> d
     return tasks
 
 
-def _curves(found: Mapping[str, Any], key: str) -> tuple[Curve, ...]:
+def _curves(found: Mapping[str, Any], key: str, height: Callable[[float], float]) -> tuple[Curve, ...]:
     return tuple(
-        Curve(label, tuple((float(k), value) for k, value in enumerate(one[key]))) for label, one in found.items()
+        Curve(label, tuple((float(k), height(value)) for k, value in enumerate(one[key])))
+        for label, one in found.items()
     )
