@@ -174,7 +174,7 @@ TABLE4 = Experiment(
     name="gcd-table4",
     paper=PAPER,
     what="the chosen options, and the error with the printed ones",
-    minutes=4,
+    minutes=5,
     measure=measure_choices,
     full=ChoiceSettings(runs=10, runs_of_sgd=3, most_steps=60_000, rows=100_000, columns=100_000),
     fast=ChoiceSettings(runs=1, runs_of_sgd=1, most_steps=700, rows=300, columns=60),
