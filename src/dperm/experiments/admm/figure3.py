@@ -124,7 +124,7 @@ def measure(run: Run) -> Result:
         "slope: they are taken as 1, which favours the printed noise. Lemma 1 itself is false: a counterexample is in "
         "tests/unit/solvers/theory/test_admm_sharing.py.",
         "Certified runs have replace-one neighbours and cover everyone who sees the model. Their rounds and rho were "
-        "chosen for each epsilon on other noise, without paying for it; so was the rho of the printed runs. Bands reach "
+        "chosen for each epsilon on other noise, without paying for it; so was rho of the printed runs. Bands reach "
         "from the least to the largest run; curves against epochs show one run.",
     )
     return Result(tuple(rows), tuple(baselines), tuple(panels), notes, columns=2)

@@ -160,9 +160,9 @@ def measure(run: Run) -> Result:
         )
     )
     # ADMM and the one-shot projection may leave the ball, so least squares is the reference
-    least = here.value(
-        np.linalg.lstsq(here.hessian, np.asarray(here.X.T @ here.y, float) / here.problem.n, rcond=None)[0]
-    )
+    linear = np.asarray(here.X.T @ here.y, float) / here.problem.n
+    solution: FloatArray = np.linalg.lstsq(here.hessian, linear, rcond=None)[0].astype(np.float64)
+    least = here.value(solution)
     curves = tuple(
         Curve(label, tuple((sent / 1e6, value - least) for sent, value in found[key]), marked=True)
         for key, label in _LABELS.items()
