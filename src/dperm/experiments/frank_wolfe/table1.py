@@ -49,6 +49,7 @@ SAMPLINGS: dict[str, Sampling] = {
     "arbitrary": ArbitrarySampling(_BLOCKS, (((0, 1, 2), 0.4), ((2, 3), 0.3), ((4, 5, 0), 0.2), ((1,), 0.1))),
 }
 _SEED = 31
+_POINTS = 60  # of a curve; more would not show
 
 
 @dataclass(frozen=True)
@@ -141,17 +142,19 @@ def _one(problem: GapProblem, label: str, runs: list[list[float]]) -> tuple[list
     text = ", ".join(f"{key} {high:.3g}" for key, high in upper.items() if key != "elementary")
     why = "exact, by listing corners; Propositions 1 to 4 bound it from above"
     rows.append(ResultRow(f"{name}: expected curvature", curvature, None, f"at most: {text}", why))
+    shown = sorted({round(float(t)) for t in np.geomspace(1.0, steps, _POINTS)})
+    low, high = curves.min(axis=0), curves.max(axis=0)
     drawn: tuple[Curve, ...] = (
         Curve(
             "measured gap",
-            tuple((float(t), float(means[t])) for t in times),
-            tuple(curves.min(axis=0)[1:].tolist()),
-            tuple(curves.max(axis=0)[1:].tolist()),
+            tuple((float(t), float(means[t])) for t in shown),
+            tuple(float(low[t]) for t in shown),
+            tuple(float(high[t]) for t in shown),
         ),
-        Curve("Theorem 1", tuple((float(t), bound) for t, bound in zip(times, bounds, strict=True))),
+        Curve("Theorem 1", tuple((float(t), bounds[t - 1]) for t in shown)),
     )
     if known is not None:
-        before = tuple((float(t), float(existing_bound(problem, sampling, first, t) or 0.0)) for t in times)
+        before = tuple((float(t), float(existing_bound(problem, sampling, first, t) or 0.0)) for t in shown)
         drawn += (Curve("known before", before),)
     return rows, Panel(name, "steps", "gap", drawn, log_x=True, log_y=True)
 

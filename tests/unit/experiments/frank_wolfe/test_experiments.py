@@ -60,7 +60,7 @@ def test_table_1_bounds_every_sampling(tmp_path):
         name, label = panel.title.split(", ", 1)
         problem, sampling = gap_problem(name, 100), SAMPLINGS[label]
         measured, bound = panel.curves[0].points, panel.curves[1].points
-        assert len(measured) == steps
+        assert (measured[0][0], measured[-1][0]) == (1.0, steps)
         assert all(gap <= most for (_, gap), (_, most) in zip(measured, bound, strict=True))
         first = problem.gaps(sampling, 1)[0]
         curvature = expected_curvature(problem.function.hessian, problem.product, sampling)
