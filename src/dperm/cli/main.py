@@ -16,6 +16,7 @@ from dperm.cli.audit import audit
 from dperm.cli.collect.commands import collect
 from dperm.cli.completion import completion
 from dperm.cli.demo import demo
+from dperm.cli.experiment.commands import experiment
 from dperm.cli.fit import fit
 from dperm.cli.ledger import ledger
 from dperm.cli.options import OrderedGroup
@@ -50,6 +51,7 @@ _COMMANDS = (
     (ledger, "See what was spent on which data set, and limit it."),
     (vertical, "Train over columns that several organisations hold."),
     (collect, "Collect one random bit per person, and estimate a model."),
+    (experiment, "Measure the papers' tables and figures, ours next to theirs."),
     (completion, "Print the completion script of a shell."),
 )
 for _command, _line in _COMMANDS:
@@ -102,6 +104,8 @@ def _interrupted() -> str:
         return "interrupted before the collector started; no report was accepted."
     if group == collect.name:
         return "interrupted; what was written before remains."
+    if group == experiment.name and command == "run":
+        return "interrupted; finished pieces are kept, and the same command goes on from there."
     if group != vertical.name:
         return "interrupted; nothing was written."
     shown = " and ".join(f"`{shlex.join(['dperm', 'ledger', 'list', '--ledger', one])}`" for one in _ledgers_of_run())

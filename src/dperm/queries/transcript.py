@@ -17,7 +17,7 @@ from dperm.data.holding.holder import Query
 from dperm.data.holding.party import LabelData, PartyData
 from dperm.errors import InvalidInput, Unsupported
 from dperm.kernels.exact import Grids, toward_zero
-from dperm.kernels.sketch import sketched
+from dperm.kernels.sketch import NORMAL_BITS, normal_steps, sketched
 from dperm.objective import Loss
 from dperm.objective.proximal import proximal_slopes
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -26,7 +26,7 @@ from dperm.queries.sharing import PartyQuery
 from dperm.types import FloatArray
 from dperm.validation import positive
 
-__all__ = ["ClippedPredictions", "LabelQuery", "ProximalSlopes", "SketchedColumn", "SketchedTarget"]
+__all__ = ["ClippedPredictions", "LabelQuery", "NormalSketch", "ProximalSlopes", "SketchedColumn", "SketchedTarget"]
 
 
 _UP = 1.0 + 2.0**-50
@@ -135,6 +135,36 @@ class SketchedColumn(_ReplaceOnly, PartyQuery):
         if self.column >= facts.d:
             raise InvalidInput(f"column {self.column} is outside a design of {facts.d} columns.")
         return self.n_rows
+
+
+@dataclass(frozen=True, eq=False)
+class NormalSketch(SketchedColumn):
+    """Sums of one column with ``n_rows`` public vectors of standard normal numbers.
+
+    For the printed noise of distributed Frank-Wolfe only; signs do the same job and have no largest column.
+    """
+
+    name: ClassVar[str] = "normal sketches of columns"
+
+    @staticmethod
+    def entry_bits(facts: Facts) -> int:
+        """Bits behind the point of a normal number, so that sums over people are exact."""
+        return max(1, min(12, 52 - NORMAL_BITS - Grids(facts.n, facts.d).value_bits - (facts.n - 1).bit_length()))
+
+    def _steps(self, facts: Facts) -> FloatArray:
+        return normal_steps(self.seed, self.n_rows, facts.n, self.entry_bits(facts))
+
+    def evaluate(self, data: PartyData) -> FloatArray:
+        steps = data.design.scores(np.ones(1), [self.column])
+        return (self._steps(data.facts) @ steps) * math.ldexp(data.design.spacing, -self.entry_bits(data.facts))
+
+    def zero_out_sensitivity(self, facts: Facts) -> float:
+        steps = self._steps(facts)
+        longest = math.sqrt(float(np.einsum("ij,ij->j", steps, steps).max()))
+        return math.ldexp(longest, -self.entry_bits(facts)) * facts.value_bound * _UP
+
+    def bound(self, facts: Facts) -> float:
+        return facts.n * facts.value_bound * 2.0**NORMAL_BITS * _UP
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,11 @@ theme; every figure has a title and a description for screen readers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+
+from dperm.reporting.axes import Axis
 
 __all__ = ["FIGURE_STYLE", "Series", "line_chart"]
 
@@ -57,8 +58,8 @@ def line_chart(
     <svg class="figure" viewBo
     """
     points = [point for one in series for point in one.points]
-    across = _Axis.over([x for x, _ in points], 64.0, width - 16.0, log_x)
-    up = _Axis.over([y for _, y in points], height - 46.0, 30.0, log_y)
+    across = Axis.over([x for x, _ in points], 64.0, width - 16.0, log_x)
+    up = Axis.over([y for _, y in points], height - 46.0, 30.0, log_y)
     parts = []
     for value, text in up.ticks():
         y = up.place(value)
@@ -118,49 +119,3 @@ def _legend(series: Sequence[Series], width: int) -> list[str]:
 
 def _pair(point: tuple[float, float]) -> str:
     return f"({point[0]:.3g}, {point[1]:.3g})"
-
-
-@dataclass(frozen=True)
-class _Axis:
-    low: float
-    high: float
-    start: float
-    end: float
-    log: bool
-
-    @classmethod
-    def over(cls, values: Sequence[float], start: float, end: float, log: bool) -> _Axis:
-        low, high = min(values), max(values)
-        if log:
-            low, high = 10.0 ** math.floor(math.log10(low) + 1e-9), 10.0 ** math.ceil(math.log10(high) - 1e-9)
-            high = high if high > low else 10.0 * low
-        else:
-            low = min(low, 0.0)
-            high = _round_up(high if high > low else low + 1.0)
-        return cls(low, high, start, end, log)
-
-    def place(self, value: float) -> float:
-        low, high = (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
-        at = math.log10(max(value, self.low)) if self.log else value
-        return self.start + (self.end - self.start) * (at - low) / (high - low)
-
-    def ticks(self) -> list[tuple[float, str]]:
-        if self.log:
-            first, last = round(math.log10(self.low)), round(math.log10(self.high))
-            step = max(1, math.ceil((last - first) / 6))
-            return [(10.0**k, _power(k)) for k in range(first, last + 1, step)]
-        width = _round_up((self.high - self.low) / 5.0)
-        places = range(math.floor((self.high - self.low) / width + 1e-9) + 1)
-        return [(self.low + k * width, f"{self.low + k * width:.3g}") for k in places]
-
-
-def _power(exponent: int) -> str:
-    if -2 <= exponent <= 3:
-        return f"{10.0**exponent:g}"
-    return f'10<tspan dy="-4" font-size="9">{exponent}</tspan>'
-
-
-def _round_up(value: float) -> float:
-    """Smallest of 1, 2, 2.5, 5 times a power of ten that is at least ``value``."""
-    size = 10.0 ** math.floor(math.log10(value))
-    return next(step * size for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * size >= value * (1.0 - 1e-12))

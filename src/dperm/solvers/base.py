@@ -17,10 +17,33 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.printed import Printed
 from dperm.types import FloatArray
 
-__all__ = ["Forecast", "Progress", "Solution", "Solver"]
+__all__ = ["Forecast", "Progress", "Solution", "Solver", "StepWatcher", "report_step"]
 
 #: called as progress(steps done, steps in total); it receives nothing that depends on the data
 Progress = Callable[[int, int], None]
+
+
+class StepWatcher:
+    """A progress callback that may also look at the weights after every step; experiments draw curves with it.
+
+    What it sees is computed from releases only, so it is as public as the model: every guarantee covers whoever sees
+    every step.
+    """
+
+    def __call__(self, done: int, in_all: int) -> None:
+        """Hear that a step is done; a watcher that also shows progress does it here."""
+
+    def weights(self, done: int, in_all: int, current: Callable[[], FloatArray]) -> None:
+        """Look at a step; ``current()`` returns the weights of the scaled design, and costs nothing if not called."""
+
+
+def report_step(progress: Progress | None, done: int, in_all: int, current: Callable[[], FloatArray]) -> None:
+    """Tell a progress callback that a step is done; ``current`` must return what releases determine alone."""
+    if progress is None:
+        return
+    progress(done, in_all)
+    if isinstance(progress, StepWatcher):
+        progress.weights(done, in_all, current)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dperm.data.holding.holder import Query
 from dperm.privacy.accounting.events import Event
 from dperm.privacy.boundary import Observer
 from dperm.privacy.mechanisms.joint_selection import JointSelection
-from dperm.privacy.mechanisms.printed import LaplaceInsideMax
+from dperm.privacy.mechanisms.printed import LaplaceInsideMax, LaplaceMax
 from dperm.privacy.mechanisms.standard import MECHANISMS, Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.queries import QUERIES
@@ -28,6 +28,7 @@ from dperm.queries.sharing import (
     SharedSlopes,
     Stationarity,
 )
+from dperm.queries.transcript import NormalSketch
 from dperm.testing._violation import demand
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
 #: queries that may be released and are not in QUERIES, each with its reason
 OTHER_QUERIES: dict[type[Query], str] = {
     GreedyGradients: "for printed noise only, which carries no guarantee; proof: queries/greedy.proof.md",
+    NormalSketch: "for printed noise only, which carries no guarantee; proof: queries/transcript.proof.md",
     GradientCoordinateL1: "the registered GradientCoordinate in another norm; proof: queries/greedy.proof.md",
 }
 
@@ -60,6 +62,7 @@ SHARED_QUERIES: dict[type[Query], str] = {
 OTHER_MECHANISMS: dict[type[Mechanism], str] = {
     JointSelection: "a party's part of one registered selection; proof: mechanisms/joint_selection.proof.md",
     LaplaceInsideMax: "printed noise, which carries no guarantee; proof: mechanisms/printed.proof.md",
+    LaplaceMax: "printed noise, which carries no guarantee; proof: mechanisms/printed.proof.md",
 }
 
 #: packages whose classes may be fields of a query: ``evaluate`` calls them, a loss for example, with private values

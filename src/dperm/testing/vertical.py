@@ -35,6 +35,7 @@ from dperm.solvers.vertical import (
     ExactSharing,
     Message,
     MessageLog,
+    PrintedFrankWolfe,
     SgdOverParties,
     SketchedFrankWolfe,
     TranscriptSharing,
@@ -365,6 +366,9 @@ VERTICAL_EXAMPLES: dict[str, Make] = {
     ),
     SketchedFrankWolfe.name: lambda parties, budget: SketchedFrankWolfe(
         Objective(Squared(residual_clip=4.0)), parties, budget, n_steps=30, radius=2.0, n_sketch=64
+    ),
+    PrintedFrankWolfe.name: lambda parties, budget: PrintedFrankWolfe(
+        Objective(Squared(residual_clip=4.0)), parties, budget, n_steps=30, radius=1.0, n_sketch=64
     ),
     ExactSharing.name: lambda parties, budget: ExactSharing(
         Objective(Logistic(), ElasticNet(0.05, 0.5)), parties, budget, n_rounds=40, rho=0.5

@@ -90,7 +90,7 @@ PAIR = ("org-a", "org-b")
 ROWS = 40
 COMMON = {"epsilon": 1.0, "delta": 1e-6, "loss": "squared", "penalty": "none", "loss_options": {"residual_clip": 2.0}}
 TARGET = {"kind": "number", "low": 0, "high": 1}
-WITHOUT_GUARANTEE = {"exact-admm-sharing", "sgd-over-parties"}
+WITHOUT_GUARANTEE = {"exact-admm-sharing", "printed-frank-wolfe", "sgd-over-parties"}
 
 _CONFIG = """
 name = "{name}"

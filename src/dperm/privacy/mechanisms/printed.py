@@ -23,7 +23,7 @@ from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
 
-__all__ = ["GREEDY_FORMS", "LaplaceInsideMax", "Printed", "coordinate_multiplier", "greedy_epsilon"]
+__all__ = ["GREEDY_FORMS", "LaplaceInsideMax", "LaplaceMax", "Printed", "coordinate_multiplier", "greedy_epsilon"]
 
 
 GREEDY_FORMS = ("implicit", "closed")
@@ -92,3 +92,19 @@ class LaplaceInsideMax(Mechanism):
 
     def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
         return self._lattice(sensitivity, bound).noise_scale
+
+
+def _itself(values: FloatArray) -> FloatArray:
+    return values
+
+
+@dataclass(frozen=True)
+class LaplaceMax(LaplaceInsideMax):
+    """The printed choice of distributed Frank-Wolfe: the largest of all scores after Laplace noise on every one.
+
+    The event is the same; it is the classical cost of report-noisy-max.
+    """
+
+    score: Callable[[FloatArray], FloatArray] = _itself
+
+    norm: ClassVar[str] = "linf"

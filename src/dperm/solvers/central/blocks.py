@@ -32,7 +32,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import GradientBlock
-from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver, report_step
 from dperm.solvers.coordinate_sampling import BlockSampling, Sampling
 from dperm.solvers.option_checks import one_per_column, require_positive, require_positive_or_list, require_whole
 from dperm.solvers.theory import forecasts
@@ -199,8 +199,8 @@ class BlockDescent(Solver):
                 weights = step(weights, drawn, holder.release(query, mechanism) / facts.n)
                 if self.averaging:
                     total += weights.values
-                if progress is not None:
-                    progress(t * self.n_inner + k + 1, self.n_rounds * self.n_inner)
+                done = t * self.n_inner + k + 1
+                report_step(progress, done, self.n_rounds * self.n_inner, weights.values.copy)
             if self.averaging:
                 weights = BoxedWeights(total / self.n_inner, box)
         return Solution(weights.values.copy(), self.n_rounds * self.n_inner)

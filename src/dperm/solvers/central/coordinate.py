@@ -24,7 +24,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.printed import Printed, coordinate_multiplier
 from dperm.solvers.base import Forecast, Progress, Solution, Solver
 from dperm.solvers.central.blocks import BlockDescent
-from dperm.solvers.option_checks import require_whole
+from dperm.solvers.option_checks import require_positive, require_whole
 
 __all__ = ["CoordinateDescent"]
 
@@ -35,8 +35,9 @@ class CoordinateDescent(Solver):
 
     Parameters
     ----------
-    n_passes : int
-        Total number of steps, as a multiple of the number of coordinates.
+    n_passes : float
+        Total number of steps, as a multiple of the number of coordinates; a fraction makes fewer steps than there are
+        coordinates, at least one.
     n_rounds : int
         Number of rounds; at the end of each its iterates may be averaged.
     clip, step, smoothness, averaging, box
@@ -44,7 +45,7 @@ class CoordinateDescent(Solver):
         clipped at C_j and gets noise in proportion to it.
     """
 
-    n_passes: int = 2
+    n_passes: float = 2
     n_rounds: int = 1
     clip: float | tuple[float, ...] | None = None
     step: float = 1.0
@@ -55,7 +56,10 @@ class CoordinateDescent(Solver):
     name: ClassVar[str] = "coordinate"
 
     def __post_init__(self) -> None:
-        require_whole(self, "n_passes", "n_rounds")
+        require_whole(self, "n_rounds")
+        require_positive(self, "n_passes")
+        if self.n_passes.is_integer():
+            object.__setattr__(self, "n_passes", int(self.n_passes))  # reports show whole passes as before
         checked = self._blocks(1)  # checks the other parameters
         object.__setattr__(self, "clip", checked.clip)
         object.__setattr__(self, "smoothness", checked.smoothness)
@@ -63,7 +67,7 @@ class CoordinateDescent(Solver):
     def _blocks(self, d: int) -> BlockDescent:
         return BlockDescent(
             n_rounds=self.n_rounds,
-            n_inner=max(1, self.n_passes * d // self.n_rounds),
+            n_inner=max(1, math.floor(self.n_passes * d * (1.0 + 1e-12)) // self.n_rounds),  # 0.29 * 100 is below 29
             n_blocks=d,
             clip=self.clip,
             step=self.step,

@@ -28,7 +28,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import NoisyMax
 from dperm.queries import AtomScores, PenalisedAtomScores
-from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver, report_step
 from dperm.solvers.central.blocks import coordinate_smoothness
 from dperm.solvers.option_checks import require_positive, require_whole
 from dperm.solvers.theory import forecasts
@@ -129,8 +129,8 @@ class FrankWolfe(Solver):
     ) -> Solution:
         facts = holder.facts
         radius = self.radius_for(objective, facts)
-        start = self._query(objective, _weights({}, 0, radius, facts.d))
-        multiplier = calibrated.noise_multiplier(start.name)
+        weights = _weights({}, 0, radius, facts.d)
+        multiplier = calibrated.noise_multiplier(self._query(objective, weights).name)
         run = holder.public_randomness.word() >> 1
         # After T rounds w = 2 radius / (T (T + 1)) * sum_t (t + 1) s_t. The sum is kept in whole numbers, so no
         # rounding error builds up and opposite choices cancel to an exact zero.
@@ -139,13 +139,13 @@ class FrankWolfe(Solver):
             # draws are labelled by run, round, column and sign: parties that share a seed and hold some of the columns
             # draw the same numbers
             choose = NoisyMax(multiplier, stream=f"frank-wolfe {run} round {t}")
-            chosen = int(holder.release(self._query(objective, _weights(counts, t, radius, facts.d)), choose))
+            chosen = int(holder.release(self._query(objective, weights), choose))
             if chosen < 2 * facts.d:  # otherwise the origin was chosen: all weights shrink and none is added
                 j = chosen % facts.d
                 counts[j] = counts.get(j, 0) + (t + 1 if chosen < facts.d else -(t + 1))
-            if progress is not None:
-                progress(t + 1, self.n_steps)
-        return Solution(_weights(counts, self.n_steps, radius, facts.d).dense(), self.n_steps)
+            weights = _weights(counts, t + 1, radius, facts.d)
+            report_step(progress, t + 1, self.n_steps, weights.dense)
+        return Solution(weights.dense(), self.n_steps)
 
     def forecast(
         self,

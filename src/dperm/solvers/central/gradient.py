@@ -25,7 +25,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries import FullGradient
-from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver, report_step
 from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
 from dperm.solvers.theory import forecasts
 
@@ -122,8 +122,7 @@ class GradientDescent(Solver):
             previous, weights = weights, objective.prox(pushed, step)
             if t >= self.n_steps - self._n_averaged:
                 total, n_averaged = total + weights, n_averaged + 1
-            if progress is not None:
-                progress(t + 1, self.n_steps)
+            report_step(progress, t + 1, self.n_steps, weights.copy)
         return Solution(total / n_averaged, self.n_steps)
 
     def forecast(

@@ -34,7 +34,7 @@ from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, greedy_e
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import RULES, ColumnConstants, GradientCoordinateL1, GreedyGradients, GreedyScores
-from dperm.solvers.base import Forecast, Progress, Solution, Solver
+from dperm.solvers.base import Forecast, Progress, Solution, Solver, report_step
 from dperm.solvers.central.blocks import coordinate_smoothness
 from dperm.solvers.option_checks import (
     one_per_column,
@@ -130,6 +130,16 @@ class GreedyCoordinateDescent(Solver):
                 "calibration='paper' of solver 'greedy' is certified for one limit and one smoothness for all columns "
                 "only: give one number each."
             )
+        return Printed(
+            self.printed_noise(budget),
+            "the DP-GCD paper's calibration charges each greedy choice half of what it can cost",
+        )
+
+    def printed_noise(self, budget: Budget) -> CalibratedPlan:
+        """Return the plan with the noise that the paper prints, for any rule; a comparison without any guarantee.
+
+        :meth:`printed` says for which rules the true cost of this noise is certified.
+        """
         share = float(self.n_steps)  # share = count: the multiplier of both groups is the scale itself
         plan = Plan(
             (
@@ -137,11 +147,7 @@ class GreedyCoordinateDescent(Solver):
                 PlannedRelease(GradientCoordinate.name, LaplaceNoise.kind, self.n_steps, share),
             )
         )
-        scale = 1.0 / greedy_epsilon(self.n_steps, budget, self.printed_form)
-        return Printed(
-            CalibratedPlan(plan, scale, budget),
-            "the DP-GCD paper's calibration charges each greedy choice half of what it can cost",
-        )
+        return CalibratedPlan(plan, 1.0 / greedy_epsilon(self.n_steps, budget, self.printed_form), budget)
 
     def solve(
         self,
@@ -151,7 +157,7 @@ class GreedyCoordinateDescent(Solver):
         progress: Progress | None = None,
     ) -> Solution:
         if any(r.kind == LaplaceInsideMax.kind for r in calibrated.plan.releases):
-            return self._solve_printed(objective, holder, calibrated)
+            return self._solve_printed(objective, holder, calibrated, progress)
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
         smoothness = self._smoothness(objective, facts)
@@ -178,8 +184,7 @@ class GreedyCoordinateDescent(Solver):
             coordinate = GradientCoordinate(loss, weights, self._limit(j, limits, loss, facts), (j,))
             gradient = float(holder.release(coordinate, measure)[0]) / facts.n
             self._move(entries, j, gradient, objective, penalty, float(smoothness[j]), box)
-            if progress is not None:
-                progress(t + 1, self.n_steps)
+            report_step(progress, t + 1, self.n_steps, lambda: SparseWeights(facts.d, entries, box).dense())
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
 
     def _limits(self, facts: Facts) -> FloatArray | float | None:
@@ -207,7 +212,13 @@ class GreedyCoordinateDescent(Solver):
             chosen = objective.loss.curvature_bound * facts.value_bound**2 / 1.5
         return coordinate_smoothness(objective, facts, chosen)
 
-    def _solve_printed(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> Solution:
+    def _solve_printed(
+        self,
+        objective: Objective,
+        holder: DataHolder,
+        calibrated: CalibratedPlan,
+        progress: Progress | None,
+    ) -> Solution:
         """Solve with the noise as published, for one M and one limit: Laplace inside the score and on the update."""
         assert not isinstance(self.smoothness, tuple)
         assert not isinstance(self.limit, tuple)
@@ -217,9 +228,9 @@ class GreedyCoordinateDescent(Solver):
         box = self.box / facts.value_bound
         measure = LaplaceNoise(calibrated.noise_multiplier(GradientCoordinate.name))
         entries: dict[int, float] = {}
-        for _ in range(self.n_steps):
+        for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
-            rule = GreedyScores(loss, weights, smoothness, penalty, objective.unpenalised, "GS-s", self.limit)
+            rule = GreedyScores(loss, weights, smoothness, penalty, objective.unpenalised, self.rule, self.limit)
             # The paper cuts scores off at zero. Ties then go to the lowest index, and whether all scores are below the
             # threshold depends on all gradients at once, at a cost that grows with their number. So scores stay uncut.
             choose = LaplaceInsideMax(calibrated.noise_multiplier(GreedyGradients.name), score=rule.scores_of)
@@ -227,6 +238,7 @@ class GreedyCoordinateDescent(Solver):
             coordinate = GradientCoordinateL1(loss, weights, self.limit, (j,))
             gradient = float(holder.release(coordinate, measure)[0]) / facts.n
             self._move(entries, j, gradient, objective, penalty, smoothness, box)
+            report_step(progress, t + 1, self.n_steps, lambda: SparseWeights(facts.d, entries, box).dense())
         return Solution(SparseWeights(facts.d, entries, box).dense(), self.n_steps)
 
     def _move(

@@ -29,7 +29,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.statistics import SecondMoment, unpack_symmetric
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Progress, Solution, Solver, report_step
 from dperm.solvers.central.auto.scales import scale_of
 from dperm.solvers.option_checks import require_positive, require_share, require_whole
 from dperm.types import FloatArray
@@ -110,8 +110,7 @@ class Newton(Solver):
         for t in range(self.n_steps):
             gradient = holder.release(FullGradient(loss, weights, clip), mechanism) / facts.n
             weights = weights - self.step * inverse @ (gradient + objective.penalty_gradient(weights))
-            if progress is not None:
-                progress(t + 1, self.n_steps)
+            report_step(progress, t + 1, self.n_steps, weights.copy)
         return Solution(weights, self.n_steps)
 
     def _metric(self, objective: Objective, holder: DataHolder, calibrated: CalibratedPlan) -> FloatArray:

@@ -25,7 +25,7 @@ from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRe
 from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.queries.sampled import SampledGradient
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Progress, Solution, Solver, report_step
 from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
 
 __all__ = ["StochasticGradientDescent"]
@@ -122,6 +122,5 @@ class StochasticGradientDescent(Solver):
             previous, weights = weights, objective.prox(pushed, step)
             if t >= self.n_steps - n_averaged:
                 total = total + weights
-            if progress is not None:
-                progress(t + 1, self.n_steps)
+            report_step(progress, t + 1, self.n_steps, weights.copy)
         return Solution(total / n_averaged, self.n_steps)

@@ -32,7 +32,7 @@ from dperm.privacy.mechanisms.sampled_noise import SampledGaussianNoise
 from dperm.privacy.mechanisms.standard import GaussianNoise
 from dperm.queries.gradients import FullGradient
 from dperm.queries.sampled import SampledCorrection
-from dperm.solvers.base import Progress, Solution, Solver
+from dperm.solvers.base import Progress, Solution, Solver, report_step
 from dperm.solvers.central.sgd import default_step, planned_batches, sampling_rate
 from dperm.solvers.option_checks import require_fraction, require_positive, require_whole
 from dperm.types import FloatArray
@@ -135,8 +135,7 @@ class VarianceReducedDescent(Solver):
             weights = objective.prox(weights - step * direction, step)
             if t >= self.n_steps - n_averaged:
                 total = total + weights
-            if progress is not None:
-                progress(t + 1, self.n_steps)
+            report_step(progress, t + 1, self.n_steps, weights.copy)
         return Solution(total / n_averaged, self.n_steps)
 
     @staticmethod

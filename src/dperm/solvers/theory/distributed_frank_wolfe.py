@@ -18,9 +18,13 @@ __all__ = [
     "printed_bytes",
     "printed_feature_deviation",
     "printed_gradient_constant",
+    "printed_gradient_inexactness",
+    "printed_index_scale",
     "printed_oracle_constant",
+    "printed_oracle_inexactness",
     "printed_steps",
     "printed_update",
+    "printed_utility",
     "sketch_rows",
     "uplink_bytes",
 ]
@@ -65,6 +69,82 @@ def printed_steps(*, curvature: float, n: int, epsilon: float, gradient_constant
     _check(curvature=curvature, n=n, epsilon=epsilon)
     best = (curvature * n * epsilon / (gradient_constant + oracle_constant)) ** (2.0 / 3.0)
     return max(1, round(float(best)))
+
+
+def printed_gradient_inexactness(
+    *,
+    gradient_constant: float,
+    n_steps: int,
+    n: int,
+    epsilon: float,
+    curvature: float,
+    reach: float,
+    probability: float,
+) -> float:
+    """rho_g of Table 2 times D + |T|, called reach, up to a constant: C_g reach sqrt(T) / (n epsilon C_f gamma_T).
+
+    ``reach`` is 2 eta + K tau. The table's power of C_f is not legible; Assumption 1 makes it the first.
+    """
+    _check(n_steps=n_steps, n=n, epsilon=epsilon, curvature=curvature, reach=reach, probability=probability)
+    gamma = 2.0 / (probability * n_steps + 2.0)
+    return gradient_constant * reach * math.sqrt(n_steps) / (n * epsilon * curvature * gamma)
+
+
+def printed_oracle_inexactness(
+    *,
+    oracle_constant: float,
+    n_steps: int,
+    n: int,
+    epsilon: float,
+    curvature: float,
+    n_drawn: int,
+    probability: float,
+    gradient_bound: float,
+    radius: float,
+) -> float:
+    """rho_l of Table 2 up to a constant: C_l sqrt(T) log(2 G eta K tau T) / (K tau n epsilon C_f gamma_T).
+
+    ``n_drawn`` is K tau; a logarithm below 1 counts as 1.
+    """
+    _check(n_steps=n_steps, n=n, epsilon=epsilon, curvature=curvature, n_drawn=n_drawn, probability=probability)
+    gamma = 2.0 / (probability * n_steps + 2.0)
+    log = max(1.0, math.log(2.0 * gradient_bound * radius * n_drawn * n_steps))
+    return oracle_constant * math.sqrt(n_steps) * log / (n_drawn * n * epsilon * curvature * gamma)
+
+
+def printed_utility(
+    *,
+    gradient_constant: float,
+    oracle_constant: float,
+    curvature: float,
+    n: int,
+    epsilon: float,
+    n_drawn: int,
+    probability: float,
+    gradient_bound: float,
+    radius: float,
+) -> float:
+    """Excess risk of Theorem 3, equation (16), up to a constant; ``n_drawn`` is K tau, ``probability`` K tau / d.
+
+    It is Theorem 1 with the inexactness of Table 2 at the printed number of steps, where rho is of the order of the
+    logarithm: (C_g + C_l)^(2/3) C_f^(1/3) log(2 G eta K tau n) / (p^2 (n epsilon)^(2/3)).
+    """
+    _check(curvature=curvature, n=n, epsilon=epsilon, n_drawn=n_drawn, probability=probability)
+    log = max(1.0, math.log(2.0 * gradient_bound * radius * n_drawn * n))
+    constants = (gradient_constant + oracle_constant) ** (2.0 / 3.0) * curvature ** (1.0 / 3.0)
+    return float(constants * log / (probability**2 * (n * epsilon) ** (2.0 / 3.0)))
+
+
+def printed_index_scale(
+    *, n: int, n_steps: int, gradient_bound: float, radius: float, epsilon: float, delta: float
+) -> float:
+    """Scale of the Laplace noise on a mean gradient as published: 8 G eta sqrt(2 T ln(2/delta)) / (n epsilon).
+
+    It is for the choices. The factor 1/K of both the sensitivity and the budget cancels.
+    """
+    _check(n=n, n_steps=n_steps, gradient_bound=gradient_bound, radius=radius, epsilon=epsilon, delta=delta)
+    root = math.sqrt(2.0 * n_steps * math.log(2.0 / delta))
+    return 8.0 * gradient_bound * radius * root / (n * epsilon)
 
 
 def sketch_rows(n_steps: int, delta: float, distortion: float, factor: float = 4.0) -> int:

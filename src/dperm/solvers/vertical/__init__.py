@@ -11,6 +11,7 @@ from dperm.solvers.vertical.admm_transcript import TranscriptSharing
 from dperm.solvers.vertical.baselines import centralised, local_only
 from dperm.solvers.vertical.exact_admm import ExactSharing
 from dperm.solvers.vertical.frank_wolfe import DistributedFrankWolfe
+from dperm.solvers.vertical.frank_wolfe_printed import PrintedFrankWolfe
 from dperm.solvers.vertical.frank_wolfe_transcript import SketchedFrankWolfe
 from dperm.solvers.vertical.in_process import MessageLog, message_bytes, run_in_process
 from dperm.solvers.vertical.protocol import CoordinatorProgram, Message, PartyProgram
@@ -28,6 +29,7 @@ __all__ = [
     "Message",
     "MessageLog",
     "PartyProgram",
+    "PrintedFrankWolfe",
     "SgdOverParties",
     "SketchedFrankWolfe",
     "TranscriptSharing",
@@ -48,6 +50,7 @@ TASKS: dict[str, type[VerticalTask]] = {
         TranscriptSharing,
         DistributedFrankWolfe,
         SketchedFrankWolfe,
+        PrintedFrankWolfe,
         ExactSharing,
         SgdOverParties,
     )

@@ -222,7 +222,7 @@ class FrankWolfeParty:
         self._received.put(RESIDUAL, request.arrays["residual"])
         columns = self._columns()
         query = LocalAtomScores(task.limit, columns, task.common_bound)
-        stream = f"frank-wolfe {self._run_number()} round {self._round // 2}"
+        stream = f"frank-wolfe {self._run_number()} round {self._step_number}"
         if task.product:
             return self._own_choice(query, columns, stream)
         mechanism = JointSelection(self.calibrated.noise_multiplier(JOINT), stream=stream, **self._places(columns))
@@ -241,6 +241,11 @@ class FrankWolfeParty:
                 self._charges.charge(group, mechanism.event(query.replacement_ratio))
         return Message("choice", {"choice": np.array([self._place])})
 
+    @property
+    def _step_number(self) -> int:
+        """Number of the step that this round belongs to; a step has two rounds."""
+        return self._round // 2
+
     def _run_number(self) -> int:
         """Number that labels the draws of this run; with a shared seed all parties get the same one."""
         if self._run is None:
@@ -251,7 +256,7 @@ class FrankWolfeParty:
         n_sampled = self.task.n_sampled
         if n_sampled is None:
             return None
-        stream = self._source.stream(f"columns of {self.name} in {self._run_number()} round {self._round // 2}")
+        stream = self._source.stream(f"columns of {self.name} in {self._run_number()} round {self._step_number}")
         return NiceSampling(self._facts.d, n_sampled).draw(stream)
 
     def _signed(self, place: int, columns: tuple[int, ...] | None) -> int:

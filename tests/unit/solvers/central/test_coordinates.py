@@ -144,7 +144,7 @@ def test_the_report_tells_the_support():
         (lambda: GreedyCoordinateDescent(box=1e-320), "box must be positive"),
         (lambda: BlockDescent(sampling="random"), "sampling must be"),
         (lambda: BlockDescent(n_blocks=1.5), "n_blocks must be a whole number"),
-        (lambda: CoordinateDescent(n_passes=-1), "n_passes must be a whole number"),
+        (lambda: CoordinateDescent(n_passes=-1), "n_passes must be positive"),
         (lambda: Newton(curvature_share=0), "curvature_share must be between"),
         (lambda: BlockDescent(smoothness=-1.0), "smoothness must be positive"),
         (lambda: CoordinateDescent(smoothness=float("nan")), "smoothness must be positive"),
@@ -267,3 +267,11 @@ def test_passes_are_counted_over_all_rounds(n_rounds):
     facts = Facts(n=1000, n_features=12, d=12, value_bound=1.0, row_bound=2.0)
     plan = CoordinateDescent(n_passes=2, n_rounds=n_rounds).plan(Objective(Logistic()), facts)
     assert plan.releases[0].count == 24
+
+
+@pytest.mark.parametrize(("n_passes", "steps"), [(0.25, 3), (0.01, 1), (1.5, 18), (0.29, 29), (1, 12)])
+def test_a_fraction_of_a_pass_makes_fewer_steps(n_passes, steps):
+    d = 100 if n_passes == 0.29 else 12  # 0.29 * 100 is 28.999999999999996
+    facts = Facts(n=1000, n_features=d, d=d, value_bound=1.0, row_bound=2.0)
+    solver = CoordinateDescent(n_passes=n_passes)
+    assert solver.plan(Objective(Logistic()), facts).releases[0].count == steps

@@ -18,6 +18,7 @@ CHANGES = {
     "transcript-admm-sharing": ({"averaging": 0.4},),
     "distributed-frank-wolfe": ({}, {"product": True}, {"n_sampled": 1}, {"product": True, "n_sampled": 1}),
     "sketched-frank-wolfe": ({}, {"n_sampled": 1}),
+    "printed-frank-wolfe": ({}, {"n_sampled": 1}),
 }
 CASES = [(name, change) for name in sorted(TASKS) for change in CHANGES.get(name, ({},))]
 

@@ -21,7 +21,7 @@ from dperm.vertical.transport.envelope import REPLY, Envelope
 from dperm.vertical.transport.wire import decode
 
 NAMES = ("org-a", "org-b")
-WITHOUT_GUARANTEE = {"exact-admm-sharing", "sgd-over-parties"}
+WITHOUT_GUARANTEE = {"exact-admm-sharing", "printed-frank-wolfe", "sgd-over-parties"}
 FACTS = {"n": 40, "n_features": 2, "d": 2, "value_bound": 1.0, "row_bound": 2.0**0.5}
 
 

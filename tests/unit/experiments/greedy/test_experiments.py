@@ -1,0 +1,176 @@
+"""The experiments of the DP-GCD paper: problems and optima, and the fast runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dperm.experiments.datasets import DataFolder
+from dperm.experiments.greedy.methods import Fit, Path, calibrated_for, fit, passes_per_step, replace_one_part
+from dperm.experiments.greedy.problems import L1_PROBLEMS, L2_PROBLEMS, Problems, Size
+from dperm.experiments.greedy.settings import setting
+from dperm.experiments.greedy.table4 import CHOSEN, as_printed
+from dperm.experiments.registry import EXPERIMENTS
+from dperm.experiments.running import run
+from dperm.privacy.accounting.budget import Budget
+from dperm.privacy.mechanisms.printed import greedy_epsilon
+from dperm.queries.gradients import GradientCoordinate
+from dperm.solvers import CoordinateDescent, GreedyCoordinateDescent, StochasticGradientDescent
+
+SMALL = Size(300, 60)
+
+
+@pytest.mark.parametrize("name", [*L1_PROBLEMS, *L2_PROBLEMS])
+def test_the_optimum_satisfies_its_conditions(name):
+    problem = Problems(DataFolder(None), SMALL)[name]
+    w, X, y = problem.optimum, problem.data.X, problem.data.y
+    z = X @ w
+    slope = z - y if problem.residual_clip is not None else 1.0 / (1.0 + np.exp(-z)) - y
+    gradient = X.T @ slope / problem.n
+    if problem.penalty == "l2":
+        np.testing.assert_allclose(gradient + problem.strength * w, 0.0, atol=1e-5)
+    else:
+        used = w != 0.0
+        np.testing.assert_allclose(gradient[used], -problem.strength * np.sign(w[used]), atol=1e-5)
+        assert np.abs(gradient[~used]).max(initial=0.0) <= problem.strength + 1e-5
+    assert problem.relative_error(w) == 0.0
+    assert problem.relative_error(np.zeros(problem.p)) == pytest.approx(problem.baseline().null_error)
+
+
+def test_made_data_are_the_same_every_time():
+    one, other = (Problems(DataFolder(None), SMALL)["square"] for _ in range(2))
+    np.testing.assert_array_equal(one.data.X, other.data.X)
+    assert one.best == other.best
+
+
+def test_square_meets_both_printed_facts():
+    problem = Problems(DataFolder(None), Size(1000, 1000))["square"]
+    assert len(problem.support) == 7
+    assert problem.baseline().null_error == pytest.approx(0.75, abs=0.005)
+
+
+def test_other_data_like_square_have_the_printed_null_error():
+    problems = Problems(DataFolder(None), SMALL)
+    problem = problems.square(101)
+    assert problem.data.seed == 101
+    assert problem.baseline().null_error == pytest.approx(0.75, rel=0.01)
+    assert problem.strength != problems.square(102).strength
+
+
+# ------------------------------------------------------------------------------------------------- fits
+def test_group_privacy_leaves_the_right_budget():
+    whole = Budget(1.0, 1e-6)
+    part = replace_one_part(whole)
+    assert 2.0 * part.epsilon == whole.epsilon
+    assert (1.0 + math.exp(part.epsilon)) * part.delta == pytest.approx(whole.delta)
+
+
+@pytest.mark.parametrize("printed", [False, True])
+@pytest.mark.parametrize("rule", ["GS-s", "GS-r", "GS-q"])
+def test_every_rule_fits_with_both_kinds_of_noise(rule, printed):
+    problem = Problems(DataFolder(None), SMALL)["square"]
+    path = Path(problem)
+    how = Fit(GreedyCoordinateDescent(n_steps=3, rule=rule, limit=1.0), printed=printed)
+    weights = fit(problem, how, path)
+    assert [done for done, _, _ in path.points] == [1, 2, 3]
+    assert path.points[-1][1] == problem.relative_error(weights)
+    assert 0.0 < path.points[0][2] < path.points[-1][2]
+
+
+def test_printed_noise_is_that_of_the_paper():
+    problem = Problems(DataFolder(None), SMALL)["square"]
+    calibrated = calibrated_for(problem, GreedyCoordinateDescent(n_steps=3), printed=True)
+    epsilon = greedy_epsilon(3, Budget(1.0, 1.0 / problem.n**2))
+    for query in ("greedy gradients", GradientCoordinate.name):
+        assert calibrated.noise_multiplier(query) == pytest.approx(1.0 / epsilon)
+
+
+def test_dp_sgd_is_replace_one_only_with_the_smaller_budget():
+    problem = Problems(DataFolder(None), SMALL)["square"]
+    solver = StochasticGradientDescent(n_steps=4, rate=0.1)
+    alone, group = (calibrated_for(problem, solver, group=group) for group in (False, True))
+    assert group.budget == replace_one_part(alone.budget)
+    assert group.scale > 1.5 * alone.scale
+    assert Fit(solver).neighbours == "zero-out"
+    assert Fit(GreedyCoordinateDescent()).neighbours == "replace-one"
+
+
+def test_a_path_keeps_few_points_and_the_last_one():
+    problem = Problems(DataFolder(None), SMALL)["square"]
+    path = Path(problem, most=4)
+    for done in range(1, 11):
+        path.weights(done, 10, lambda: np.zeros(problem.p))
+    assert len(path.points) <= 4
+    assert path.points[-1][0] == 10
+
+
+def test_passes_are_counted_as_in_the_paper():
+    problem = Problems(DataFolder(None), SMALL)["square"]
+    assert passes_per_step(problem, GreedyCoordinateDescent()) == 1.0
+    assert passes_per_step(problem, CoordinateDescent()) == 1.0 / problem.p
+    assert passes_per_step(problem, StochasticGradientDescent(rate=0.1)) == 0.1
+
+
+# ------------------------------------------------------------------------------------------------- what runs show
+@pytest.mark.parametrize("method", ["DP-GCD GS-r", "DP-GCD GS-s", "DP-GCD GS-q, printed", "DP-CD", "DP-SGD"])
+@pytest.mark.parametrize("name", [*L1_PROBLEMS, *L2_PROBLEMS])
+def test_every_method_has_options_on_every_problem(name, method):
+    how = setting(name, method)
+    assert how.printed == method.endswith("printed")
+    if method.startswith("DP-GCD") and name in L1_PROBLEMS:
+        assert how.solver.rule == method[7:11]
+
+
+def result_of(name, tmp_path):
+    return run(EXPERIMENTS[name], tmp_path, DataFolder(None), fast=True, force=False, show=lambda *_: None)[0]
+
+
+def test_figure_2_draws_the_alpha_that_leaves_five_weights(tmp_path):
+    result = result_of("gcd-figure2", tmp_path)
+    problems = Problems(DataFolder(None), SMALL)
+    for panel, (name, row) in zip(
+        result.panels, zip((*L2_PROBLEMS, *L1_PROBLEMS), result.rows[::2], strict=True), strict=True
+    ):
+        alpha = panel.lines[0].at
+        assert row.certified == alpha
+        sizes = np.abs(problems[name].optimum)
+        assert (sizes > alpha).sum() <= 5
+        if alpha > 0.0:  # no smaller one will do
+            assert (sizes > 0.999 * alpha).sum() > 5
+        assert sum(max(height - 1.0, 0.0) for height in panel.bars[0].heights) == len(sizes)
+
+
+def test_figure_1_starts_every_curve_at_the_null_model(tmp_path):
+    result = result_of("gcd-figure1", tmp_path)
+    nulls = {one.problem: one.null_error for one in result.baselines}
+    assert len(result.panels) == 16
+    for panel, name in zip(result.panels, [name for name in nulls for _ in range(2)], strict=True):
+        assert panel.lines[0].at == nulls[name]
+        assert {curve.points[0] for curve in panel.curves} == {(0.0, nulls[name])}
+        for curve in panel.curves:
+            assert all(low <= y <= high for low, (_, y), high in zip(curve.low, curve.points, curve.high, strict=True))
+
+
+def test_table_3_shows_every_number_of_the_paper(tmp_path):
+    rows = {row.what: row for row in result_of("gcd-table3", tmp_path).rows}
+    assert rows["dorothea, DP-GCD: error"].paper == 0.64
+    assert rows["madelon, DP-GCD: right / wrong"].paper == "1 / 0"
+    assert rows["square: nonzero weights of the optimum"].paper == 7
+    for name in L1_PROBLEMS:
+        row = rows[f"{name}, DP-GCD: error"]
+        assert row.certified.runs == row.printed.runs == 2
+        right, wrong = map(float, rows[f"{name}, DP-GCD: right / wrong"].certified.split(" / "))
+        assert right + wrong <= setting(name, "DP-GCD GS-r").solver.n_steps
+
+
+def test_table_4_runs_the_printed_options():
+    problem = Problems(DataFolder(None), SMALL)["square"]
+    how = as_printed(problem, "DP-GCD", CHOSEN["square", "DP-GCD"])
+    assert how.printed
+    assert (how.solver.n_steps, how.solver.step) == (2, 2.15)
+    assert how.solver.limit == pytest.approx(1.46e4 / math.sqrt(problem.p))
+    one_each = as_printed(problem, "DP-SGD", CHOSEN["square", "DP-SGD"]).solver
+    assert (one_each.n_steps, one_each.rate * problem.n, one_each.clip) == (3, 1.0, 4.94)
+    assert as_printed(problem, "DP-CD", CHOSEN["square", "DP-CD"]).solver.clip == 9.10e3

@@ -1,0 +1,102 @@
+"""Pieces are kept, picked up again under the same settings only, and dropped when the result is written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dperm.errors import InvalidInput
+from dperm.experiments.datasets import DataFolder
+from dperm.experiments.running import run
+
+NO_DATA = DataFolder(None)
+
+
+def run_small(small, out, *, data=NO_DATA, fast=False, force=False, show=lambda done, in_all: None):
+    return run(small, out, data, fast=fast, force=force, show=show)
+
+
+def test_a_result_is_written_in_three_forms(small, tmp_path):
+    result, written = run_small(small, tmp_path)
+    assert sorted(path.name for path in written) == ["small.json", "small.md", "small.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.json", "small.md", "small.svg"]
+    stored = json.loads((tmp_path / "small.json").read_text())
+    assert stored["rows"][0]["certified"]["mean"] == pytest.approx(0.15)
+    assert stored["baselines"][0]["null_error"] == pytest.approx(0.5)
+    assert stored["settings"] == {"runs": 4}
+    page = (tmp_path / "small.md").read_text()
+    assert "| small: error | 0.15 +- 0.065 | - | 0.5 | another problem |" in page
+    assert "| small | made, nothing | 7 | 4 | 2 | objective | 0.5 | 0.75 | 0.5 |" in page
+    assert "![a small table](small.svg)" in page
+    assert result.notes == ("a note",)
+
+
+def test_an_interrupted_run_goes_on_where_it_was(small, counting, tmp_path):
+    counting.stop_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        run_small(small, tmp_path)
+    assert counting.computed == [0, 1]
+    counting.stop_at = None
+    run_small(small, tmp_path)
+    assert counting.computed == [0, 1, 2, 3]
+
+
+def interrupted(small, counting, out, **options):
+    counting.stop_at = 1
+    with pytest.raises(KeyboardInterrupt):
+        run_small(small, out, **options)
+    counting.stop_at = None
+
+
+def test_pieces_of_other_settings_are_refused_and_force_drops_them(small, counting, tmp_path):
+    interrupted(small, counting, tmp_path)
+    with pytest.raises(InvalidInput, match=r"small.pieces.*differs in its fast and settings: choose another --out"):
+        run_small(small, tmp_path, fast=True)
+    run_small(small, tmp_path, fast=True, force=True)
+    assert counting.computed == [0, 0, 1]
+
+
+def test_pieces_of_other_data_are_refused(small, counting, tmp_path):
+    (tmp_path / "data").mkdir()
+    np.savez(tmp_path / "data" / "x.npz", X=np.eye(2), y=np.ones(2))
+    interrupted(small, counting, tmp_path)
+    with pytest.raises(InvalidInput, match="differs in its data"):
+        run_small(small, tmp_path, data=DataFolder(tmp_path / "data"))
+
+
+def test_pieces_of_other_code_are_refused(small, counting, tmp_path, monkeypatch):
+    interrupted(small, counting, tmp_path)
+    monkeypatch.setattr("dperm.experiments.running.code_digest", lambda: "another")
+    with pytest.raises(InvalidInput, match="differs in its code"):
+        run_small(small, tmp_path)
+
+
+def test_a_damaged_piece_is_named(small, counting, tmp_path):
+    interrupted(small, counting, tmp_path)
+    (tmp_path / "small.pieces" / "piece-0.json").write_text("{")
+    with pytest.raises(InvalidInput, match=r"piece-0.json' is not a piece of this experiment"):
+        run_small(small, tmp_path)
+
+
+def test_a_finished_result_is_overwritten_with_force_only(small, counting, tmp_path):
+    run_small(small, tmp_path)
+    with pytest.raises(InvalidInput, match=r"small.*exists: choose another --out, or --force"):
+        run_small(small, tmp_path)
+    run_small(small, tmp_path, force=True)
+    assert counting.computed == [0, 1, 2, 3] * 2
+
+
+def test_progress_counts_pieces_also_those_of_before(small, counting, tmp_path):
+    interrupted(small, counting, tmp_path)
+    seen = []
+    run_small(small, tmp_path, show=lambda done, in_all: seen.append((done, in_all)))
+    assert seen == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_two_pieces_of_one_name_are_refused(small, tmp_path):
+    both = replace(small, measure=lambda run: run.pieces({"a b": lambda: 0, "A-B": lambda: 0}))
+    with pytest.raises(InvalidInput, match="the same name"):
+        run_small(both, tmp_path)
