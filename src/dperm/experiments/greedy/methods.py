@@ -62,8 +62,12 @@ class Path(StepWatcher):
     most: int = 40
     #: (steps done, relative error, seconds)
     points: list[tuple[int, float, float]] = field(default_factory=list)
-    _began: float = field(default_factory=time.perf_counter)
+    _began: float = 0.0
     _looking: float = 0.0
+
+    def start(self) -> None:
+        """Take the time from now on; :func:`fit` calls it when everything public is settled."""
+        self._began = time.perf_counter()
 
     def weights(self, done: int, in_all: int, current: Callable[[], FloatArray]) -> None:
         if done * self.most // in_all == (done - 1) * self.most // in_all:
@@ -89,14 +93,16 @@ class Fit:
         return Neighbours.REPLACE_ONE if replace_one else Neighbours.ZERO_OUT
 
 
-def fit(problem: Problem, how: Fit, watcher: StepWatcher | None = None) -> FloatArray:
+def fit(problem: Problem, how: Fit, path: Path | None = None) -> FloatArray:
     """Return the weights of one fit with fresh noise."""
     calibrated = calibrated_for(problem, how.solver, printed=how.printed, group=how.group)
     source = RandomSource()
     reason = _PRINTED if how.printed else None if source.secure else "seeded"
     with Scope(calibrated, Ledger(neighbours=how.neighbours), how.neighbours, "experiment", unbounded=reason) as scope:
         holder = DataHolder(problem.design, scope, source, how.neighbours)
-        return how.solver.solve(problem.objective, holder, calibrated, watcher).weights
+        if path is not None:
+            path.start()
+        return how.solver.solve(problem.objective, holder, calibrated, path).weights
 
 
 def passes_per_step(problem: Problem, solver: Solver) -> float:

@@ -171,5 +171,6 @@ def test_table_4_runs_the_printed_options():
     assert how.printed
     assert (how.solver.n_steps, how.solver.step) == (2, 2.15)
     assert how.solver.limit == pytest.approx(1.46e4 / math.sqrt(problem.p))
-    assert as_printed(problem, "DP-SGD", CHOSEN["square", "DP-SGD"]) is None
+    one_each = as_printed(problem, "DP-SGD", CHOSEN["square", "DP-SGD"]).solver
+    assert (one_each.n_steps, one_each.rate * problem.n, one_each.clip) == (3, 1.0, 4.94)
     assert as_printed(problem, "DP-CD", CHOSEN["square", "DP-CD"]).solver.clip == 9.10e3
