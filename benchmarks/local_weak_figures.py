@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from local_problems import Logistic, drawn
 from scipy import special
 
 from dperm import Bounds, LocalLinearRegression, LocalLogisticRegression
+from dperm.experiments.local.people import LogisticPopulation, drawn
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.projected import ProjectedLinearModel, public_signs
 
@@ -126,7 +126,7 @@ def rounds(fast):
         found, kept = [], []
         for _ in range(max(3, runs // 10) if fast else runs):
             rng = np.random.default_rng()
-            problem = Logistic.of(p, rng)
+            problem = LogisticPopulation.of(p, rng)
             bounds = Bounds(features=(-1, 1), row_norm=1.0)
             model = LocalLogisticRegression(
                 1.0, bounds=bounds, fit_intercept=False, solver="sgd", refuse_hopeless=False

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dperm.errors import InvalidInput
+from dperm.experiments.blocks import importance
+from dperm.experiments.blocks import table1 as block_table1
 from dperm.experiments.experiment import Experiment
 from dperm.experiments.greedy import figure1, figure2, figure3, figure4, table1, table3, table4
+from dperm.experiments.local import marginals, projection, queries, risk, server
+from dperm.experiments.local import table1 as local_table1
 
 __all__ = ["EXPERIMENTS", "experiment_named"]
 
@@ -17,6 +21,14 @@ _ALL = (
     figure3.EXPERIMENT,
     table4.TABLE4,
     figure4.EXPERIMENT,
+    block_table1.EXPERIMENT,
+    importance.EXPERIMENT,
+    local_table1.EXPERIMENT,
+    risk.EXPERIMENT,
+    server.EXPERIMENT,
+    projection.EXPERIMENT,
+    marginals.EXPERIMENT,
+    queries.EXPERIMENT,
 )
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in _ALL}
 
