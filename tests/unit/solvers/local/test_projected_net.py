@@ -9,11 +9,14 @@ import pytest
 from scipy import special
 
 from dperm.errors import InvalidBudget, InvalidData, InvalidInput
+from dperm.privacy.local.one_bit import OneBit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import projected_net
 from dperm.solvers.local.projected import ProjectedLinearModel, public_signs
 from dperm.solvers.local.projected_net import PrintedProjection, ProjectedNet
 from dperm.solvers.local.theta_grid import MARGIN_LOSSES
+from dperm.testing import ContractViolation
+from dperm.testing.local import check_one_bit
 
 
 def people(n, p, seed, weight=4.0):
@@ -70,6 +73,25 @@ def test_people_scale_down_so_that_no_record_exceeds_the_range():
         values = sketch.values(records, np.full(5, j))
         assert (values >= sketch.low[j] - 1e-12).all()
         assert (values <= sketch.high[j] + 1e-12).all()
+
+
+def test_reports_keep_their_epsilon_from_the_features_on():
+    """The worst people for a point of the net, and people with impossible rows; a bit of 1.5 epsilon is seen."""
+    model = ProjectedNet(1.0, public_signs(2, 50, RandomSource(11)), 4.0, n_levels=2)
+    worst = model.nodes[0] @ model.matrix
+    rows = np.array([worst, -worst, np.full(50, 1e300), np.full(50, np.nan)])
+
+    def bits(task, source):
+        def send(which):
+            records = model.records(rows[which.astype(int)], np.ones(which.size))
+            return task.reports(records, source, np.zeros(which.size, int)).bit
+
+        return send
+
+    check_one_bit(bits(model.task, RandomSource(12)), (0, 1, 2, 3), 1.0, n_samples=100_000)
+    model.task.__dict__["bit"] = OneBit(1.5)
+    with pytest.raises(ContractViolation, match="claimed"):
+        check_one_bit(bits(model.task, RandomSource(13)), (0, 1, 2, 3), 1.0, n_samples=100_000)
 
 
 # ------------------------------------------------------------------------------------------ the printed form
