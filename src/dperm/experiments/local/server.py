@@ -106,8 +106,8 @@ def measure(run: Run) -> Result:
     notes = (
         "Both servers get the same polynomial of the same reports (Algorithm 3, repair B, k = "
         f"{settings.k}, h = {settings.order}). The grid finds its lowest point, which is often a dip that noise made; "
-        "the other follows gradients of the polynomial smoothed over boxes as wide as the noise asks for, and stays half "
-        "a box, at most a quarter of the cube, away from the faces.",
+        "the other follows gradients of the polynomial smoothed over boxes as wide as the noise asks for, and stays "
+        "half a box, at most a quarter of the cube, away from the faces.",
         "The paper's column is Lemma 3 (Risteski and Li) at the stated deviation of the noise, over a ball of diameter "
         "1. Theorem 6 takes so many people that the deviation is below 1/16348.",
         "Excess is of the logistic loss divided by its largest value up to three columns, and as it is beyond, as in "
