@@ -16,7 +16,7 @@ __all__ = ["Bars", "Curve", "Line", "Panel", "picture"]
 #: distinguishable with the usual kinds of colour blindness (Okabe and Ito's palette, without yellow)
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444")
 _WIDTH, _HEIGHT = 320, 240  # of a panel
-_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 10, 44, 40  # margins inside a panel
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 18, 44, 40  # margins inside a panel
 _LEGEND_LINE = 20
 
 
@@ -98,7 +98,7 @@ def picture(panels: Sequence[Panel], title: str, columns: int = 3) -> str:
     ]
     described = "; ".join(f"{one.title}: {one.y_label} against {one.x_label}" for one in panels)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="system-ui,sans-serif" font-size="11">'
         f"<title>{escape(title)}</title><desc>{escape(described)}</desc>"
         f'<rect width="100%" height="100%" fill="#fff"/>{"".join(legend)}{"".join(drawn)}</svg>\n'

@@ -15,11 +15,11 @@ from dperm.experiments.greedy.table3 import PAPER
 from dperm.experiments.result import Result, ResultRow
 from dperm.solvers.theory.rates import is_quasi_sparse, quasi_sparsity
 
-__all__ = ["EXPERIMENT", "Settings"]
+__all__ = ["EXPERIMENT", "OptimumSettings"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class OptimumSettings:
     """Number of large weights tau, bars of a histogram, and the most rows and columns of a data set."""
 
     n_large: int
@@ -32,7 +32,7 @@ _BALANCED = "mtp"
 _NAMES = (*L2_PROBLEMS, *L1_PROBLEMS)
 
 
-def _sizes(problems: Problems, name: str, settings: Settings) -> dict[str, Any]:
+def _sizes(problems: Problems, name: str, settings: OptimumSettings) -> dict[str, Any]:
     """Return the histogram of the weights' magnitudes, alpha, and what else the rows need."""
     sizes = np.sort(np.abs(problems[name].optimum))[::-1]
     alpha = float(sizes[settings.n_large]) if len(sizes) > settings.n_large else 0.0
@@ -49,7 +49,7 @@ def _sizes(problems: Problems, name: str, settings: Settings) -> dict[str, Any]:
 
 def measure(run: Run) -> Result:
     """Compute the optima and their histograms."""
-    settings: Settings = run.settings
+    settings: OptimumSettings = run.settings
     problems = Problems(run.data, Size(settings.rows, settings.columns))
     found = run.pieces({name: partial(_sizes, problems, name, settings) for name in _NAMES})
     rows, panels = [], []
@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
     what="sizes of the optimum's weights, and its quasi-sparsity",
     minutes=0.3,
     measure=measure,
-    full=Settings(n_large=5, bars=30, rows=100_000, columns=100_000),
-    fast=Settings(n_large=5, bars=10, rows=300, columns=60),
+    full=OptimumSettings(n_large=5, bars=30, rows=100_000, columns=100_000),
+    fast=OptimumSettings(n_large=5, bars=10, rows=300, columns=60),
     data=tuple(FILES.values()),
 )

@@ -37,7 +37,7 @@ def measure(run: Run) -> Result:
         "chosen again: rarely on square, dorothea and madelon.",
     )
     baselines = tuple(problems[name].baseline() for name in L1_PROBLEMS)
-    return Result(tuple(rows), baselines, tuple(panels), notes)
+    return Result(tuple(rows), baselines, tuple(panels), notes, columns=4)
 
 
 EXPERIMENT = Experiment(

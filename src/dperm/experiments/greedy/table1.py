@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from dperm.experiments.experiment import Experiment, Run
-from dperm.experiments.greedy.figure2 import Settings
+from dperm.experiments.greedy.figure2 import OptimumSettings
 from dperm.experiments.greedy.problems import FILES, L1_PROBLEMS, L2_PROBLEMS, Problems, Size
 from dperm.experiments.greedy.table3 import PAPER
 from dperm.experiments.result import Result, ResultRow
@@ -29,7 +29,7 @@ _WHY = {
 
 def measure(run: Run) -> Result:
     """Count rows and columns."""
-    settings: Settings = run.settings
+    settings: OptimumSettings = run.settings
     problems = Problems(run.data, Size(settings.rows, settings.columns))
     sizes = run.pieces({name: partial(_size, problems, name) for name in _PRINTED})
     rows = []
@@ -53,7 +53,7 @@ EXPERIMENT = Experiment(
     what="rows and columns of the data sets",
     minutes=0.2,
     measure=measure,
-    full=Settings(n_large=5, bars=1, rows=100_000, columns=100_000),
-    fast=Settings(n_large=5, bars=1, rows=300, columns=60),
+    full=OptimumSettings(n_large=5, bars=1, rows=100_000, columns=100_000),
+    fast=OptimumSettings(n_large=5, bars=1, rows=300, columns=60),
     data=tuple(FILES.values()),
 )

@@ -13,13 +13,13 @@ from dperm.experiments.greedy.problems import FILES, L1_PROBLEMS, Problem, Probl
 from dperm.experiments.greedy.settings import RULE, setting
 from dperm.experiments.result import Measured, Result, ResultRow
 
-__all__ = ["EXPERIMENT", "PAPER", "Settings"]
+__all__ = ["EXPERIMENT", "PAPER", "FitSettings"]
 
 PAPER = "Mangold et al. 2023, DP-GCD"
 
 
 @dataclass(frozen=True)
-class Settings:
+class FitSettings:
     """Fits of each method, and the most rows and columns of a data set."""
 
     runs: int
@@ -67,7 +67,7 @@ def _fits(problem: Callable[[], Problem], how: Fit, runs: int) -> list[list[floa
 
 def measure(run: Run) -> Result:
     """Fit every problem with every method."""
-    settings: Settings = run.settings
+    settings: FitSettings = run.settings
     problems = Problems(run.data, Size(settings.rows, settings.columns))
     tasks: dict[str, Callable[[], Any]] = {}
     for name in L1_PROBLEMS:
@@ -119,7 +119,7 @@ def _other_square(problems: Problems, seed: int, how: Fit, runs: int) -> list[li
     return _fits(lambda: problem, how, runs)
 
 
-def _others_row(found: dict[str, Any], settings: Settings) -> ResultRow:
+def _others_row(found: dict[str, Any], settings: FitSettings) -> ResultRow:
     """Return the mean over other data sets made as `square`, with the spread between data sets."""
 
     def mean(noise: str) -> Measured:
@@ -150,7 +150,7 @@ EXPERIMENT = Experiment(
     what="weights found right and wrong, and relative error, with an l1 penalty",
     minutes=1,
     measure=measure,
-    full=Settings(runs=30, rows=100_000, columns=100_000, other_seeds=(101, 102, 103, 104, 105)),
-    fast=Settings(runs=2, rows=400, columns=300, other_seeds=(101,)),
+    full=FitSettings(runs=30, rows=100_000, columns=100_000, other_seeds=(101, 102, 103, 104, 105)),
+    fast=FitSettings(runs=2, rows=400, columns=300, other_seeds=(101,)),
     data=tuple(FILES[name] for name in L1_PROBLEMS if name in FILES),
 )

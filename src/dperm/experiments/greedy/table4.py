@@ -11,7 +11,7 @@ from dperm.experiments.experiment import Experiment, Run
 from dperm.experiments.greedy.methods import Fit, fit
 from dperm.experiments.greedy.problems import FILES, L1_PROBLEMS, L2_PROBLEMS, Problem, Problems, Size
 from dperm.experiments.greedy.settings import RULE, setting
-from dperm.experiments.greedy.table3 import PAPER, Settings
+from dperm.experiments.greedy.table3 import PAPER, FitSettings
 from dperm.experiments.result import Measured, Result, ResultRow
 from dperm.solvers import CoordinateDescent, GreedyCoordinateDescent, StochasticGradientDescent
 
@@ -167,14 +167,14 @@ TABLE2 = Experiment(
     what="the grids of options that were tried",
     minutes=0.1,
     measure=measure_grid,
-    full=Settings(runs=1, rows=1, columns=1),
-    fast=Settings(runs=1, rows=1, columns=1),
+    full=FitSettings(runs=1, rows=1, columns=1),
+    fast=FitSettings(runs=1, rows=1, columns=1),
 )
 TABLE4 = Experiment(
     name="gcd-table4",
     paper=PAPER,
     what="the chosen options, and the error with the printed ones",
-    minutes=4,
+    minutes=5,
     measure=measure_choices,
     full=ChoiceSettings(runs=10, runs_of_sgd=3, most_steps=60_000, rows=100_000, columns=100_000),
     fast=ChoiceSettings(runs=1, runs_of_sgd=1, most_steps=700, rows=300, columns=60),
