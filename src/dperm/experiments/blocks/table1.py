@@ -88,6 +88,8 @@ def measure(run: Run) -> Result:
         "chosen on the first half of the fits. The paper's column is its rate for this problem's M, L and R times "
         "sqrt(ln(1/delta)) / (n epsilon), squared in strongly convex rows.",
         "The problem is convex and strongly convex, so one measurement stands next to both rates.",
+        "DP-CD is DP-SkGD with one column per block and uniform sampling. Where their measured numbers differ, another "
+        "number of steps was chosen; the standard errors leave that choice out.",
         "DP-SGD and DP-SVRG are proved for zero-out; they are calibrated by group privacy for two people.",
         "The table prints the importance row's strongly convex rate without the square of the norm, and puts a square "
         "around the uniform row; both are taken as one square of the norm, as in the general row. The convex rate of "

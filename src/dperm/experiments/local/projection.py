@@ -187,7 +187,7 @@ def _bounds(settings: ProjectionSettings) -> list[ResultRow]:
 EXPERIMENT = Experiment(
     name="local-projection",
     paper=PAPER,
-    what="Algorithm 4 as printed, repaired, and with moments; Gaussian widths and Theorem 7",
+    what="Algorithm 4 as printed, repaired, with moments; Gaussian widths, Theorem 7",
     minutes=2,
     measure=measure,
     full=ProjectionSettings(

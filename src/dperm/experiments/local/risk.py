@@ -145,7 +145,7 @@ def measure(run: Run) -> Result:
 EXPERIMENT = Experiment(
     name="local-risk",
     paper=PAPER,
-    what="excess risk against people: Algorithms 2 and 3 repaired, dperm's default, the bound (3)",
+    what="excess risk against people: Algorithms 2, 3 repaired, dperm's default, bound (3)",
     minutes=6,
     measure=measure,
     full=LocalRiskSettings(
