@@ -17,6 +17,7 @@ __all__ = [
     "ALGORITHM_2",
     "REPAIR_A",
     "REPAIR_B",
+    "largest_loss",
     "mechanism_named",
     "published_weights",
     "scaled_lipschitz",
@@ -37,16 +38,17 @@ def weights_at(point: FloatArray) -> FloatArray:
 def scaled_loss(points: FloatArray, records: Any) -> FloatArray:
     """Logistic loss divided by its largest value, at points of the cube."""
     margins = np.einsum("ij,ij->i", weights_at(points), records)
-    return np.asarray(np.logaddexp(0.0, -margins) / _largest(records.shape[1]))
+    return np.asarray(np.logaddexp(0.0, -margins) / largest_loss(records.shape[1]))
 
 
-def _largest(p: int) -> float:
+def largest_loss(p: int) -> float:
+    """Largest logistic loss of rows in the unit ball and weights in the box."""
     return float(np.log1p(np.exp(BOUND * np.sqrt(p))))
 
 
 def scaled_lipschitz(p: int) -> float:
     """Lipschitz constant of the scaled loss on the cube, for rows in the unit ball; at most 1 from p = 5 on."""
-    return 2.0 * BOUND / _largest(p)
+    return 2.0 * BOUND / largest_loss(p)
 
 
 def mechanism_named(name: str, p: int, k: int, epsilon: float = 1.0, order: int = 2) -> BernsteinMechanism:
