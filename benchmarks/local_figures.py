@@ -19,7 +19,6 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     os.environ.setdefault(variable, "1")
 
 import numpy as np
-from local_problems import SIZE, Logistic, drawn
 from local_queries_figures import marginals, smooth, speed
 from local_weak_figures import projected, rounds, summary, weak
 from peers_environments import Unavailable, run_worker
@@ -27,14 +26,13 @@ from scipy import stats
 
 import dperm
 from dperm import Bounds, LocalLinearRegression, LocalLogisticRegression
+from dperm.experiments.local.people import SIZE, LogisticPopulation, drawn
+from dperm.experiments.local.published import ALGORITHM_2, REPAIR_A, REPAIR_B, published_weights
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import LinearTask, ThetaGridTask
-from dperm.solvers.local.bernstein import BernsteinPolynomial
-from dperm.solvers.local.bernstein_mechanisms import BernsteinMechanism, OneBitBernsteinMechanism
 
 HERE = Path(__file__).resolve().parent
 UNIT = Bounds(features=(-1, 1), row_norm=1.0)
-ALGORITHM_2, REPAIR_A, REPAIR_B = "Algorithm 2", "Algorithm 3, repair A", "Algorithm 3, repair B"
 MOMENTS, GRID, NULL = "dperm, moments", "dperm, theta-grid", "weights 0"
 
 
@@ -52,7 +50,7 @@ def risk(fast):
         found = {MOMENTS: [], "unshrunk": [], GRID: [], NULL: []}
         for _ in range(max(4, runs // 8) if fast else runs):
             rng = np.random.default_rng()
-            problem = Logistic.of(p, rng)
+            problem = LogisticPopulation.of(p, rng)
             x, y = problem.people(n, rng)
             model = logistic().fit(x, y)
             found[MOMENTS].append(problem.excess(model.coef_[0]))
@@ -72,24 +70,6 @@ def risk(fast):
 
 
 # ------------------------------------------------------------------------------------------ people needed, p = 2
-def scaled_loss(points, records):
-    """Logistic loss divided by its largest value, for weights in [-2, 2]^p mapped to [0, 1]^p."""
-    p = records.shape[1]
-    return np.logaddexp(0.0, -np.einsum("ij,ij->i", 4.0 * points - 2.0, records)) / np.log1p(np.exp(2.0 * np.sqrt(p)))
-
-
-def published(name, k, records):
-    """Weights of a published algorithm, one result per order of the Bernstein operator."""
-    if name == ALGORITHM_2:
-        mechanism = BernsteinMechanism(1.0, records.shape[1], k)
-    else:
-        repair = "constant" if name == REPAIR_A else "inner"
-        mechanism = OneBitBernsteinMechanism(1.0, records.shape[1], k, repair=repair)
-    values = mechanism.values(scaled_loss, records, RandomSource()).reshape((k + 1,) * records.shape[1])
-    # every point is refined; the tolerance bounds the error of the search
-    return {h: 4.0 * BernsteinPolynomial.of_values(values, h).minimise(1e-3).point - 2.0 for h in (1, 2, 3)}
-
-
 METHODS = (MOMENTS, ALGORITHM_2, REPAIR_A, REPAIR_B)
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 
@@ -103,7 +83,7 @@ def people(fast, sizes=SIZES, methods=METHODS):
         found = {}
         for _ in range(runs):
             rng = np.random.default_rng()
-            problem = Logistic.of(2, rng)
+            problem = LogisticPopulation.of(2, rng)
             x, y = problem.people(n, rng)
             found.setdefault((MOMENTS, 0, 0), []).append(problem.excess(logistic().fit(x, y).coef_[0]))
             for _ in range(3):  # fast: more runs make the reference curve more precise
@@ -113,7 +93,7 @@ def people(fast, sizes=SIZES, methods=METHODS):
                 if name == ALGORITHM_2 and n > 1_000_000:  # one noisy number per node and person: slow, and no better
                     continue
                 for k in (1, 2) if name == ALGORITHM_2 else (1, 2, 3) if n < 1_000_000 else (2, 3, 4, 5):
-                    for h, weights in published(name, k, records).items():
+                    for h, weights in published_weights(name, k, records).items():
                         found.setdefault((name, k, h), []).append(problem.excess(weights))
         for name, curve in curves.items():
             kept = {key: values for key, values in found.items() if key[0] == name}
@@ -159,7 +139,7 @@ def surrogate(fast):
     for p, sizes in ((1, (10_000, 100_000, 1_000_000)), (2, (100_000, 1_000_000, 10_000_000))):
         for length in (0.5, 1.0, 1.5, 1.9):
             rng = np.random.default_rng()
-            problem = Logistic.of(p, rng, length * np.ones(p) / np.sqrt(p))
+            problem = LogisticPopulation.of(p, rng, length * np.ones(p) / np.sqrt(p))
             tasks = [LinearTask("logistic", 1.0, (1.0,) * p, 2.0, 2.0, degree=degree) for degree in (2, 4)]
             chances = [problem.chances(task.task) for task in tasks]
             for n in sizes:
@@ -182,7 +162,7 @@ def planner(fast):
         rng = np.random.default_rng()
         needed = logistic().plan(1000, p).min_people
         task = LinearTask("logistic", 1.0, (1.0,) * p, 2.0, 2.0)
-        problems = [Logistic.of(p, rng) for _ in range(2 if fast else 4)]
+        problems = [LogisticPopulation.of(p, rng) for _ in range(2 if fast else 4)]
         chances = [problem.chances(task.task) for problem in problems]
         for factor in (0.125, 0.25, 0.5, 1, 2, 4, 8, 32):
             n = max(4, round(factor * needed))
@@ -202,7 +182,7 @@ def coverage(fast):
     rows = []
     for p, degree, n in ((1, 2, 10_000), (2, 2, 100_000), (3, 2, 300_000), (1, 4, 30_000), (2, 4, 300_000)):
         rng = np.random.default_rng()
-        problem = Logistic.of(p, rng, np.array([0.8, -0.6, 0.4])[:p])
+        problem = LogisticPopulation.of(p, rng, np.array([0.8, -0.6, 0.4])[:p])
         task = LinearTask("logistic", 1.0, (1.0,) * p, 2.0, 2.0, degree=degree)
         truth = minimiser(task, problem)
         chance, hits, given, runs = problem.chances(task.task), 0, 0, 100 if fast else 500

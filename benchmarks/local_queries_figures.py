@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import time
-from itertools import combinations
 
 import numpy as np
 
 from dperm import Marginals, SmoothQueries
+from dperm.experiments.local.marginals import uncut, worst_population
+from dperm.experiments.local.queries import population, smooth_functions
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local import LinearTask, ThetaGridTask
-from dperm.solvers.local.conjunctions import krawtchouk
 
 N_BITS, K = 32, 8
-
-
-def worst_population(model, n, rng):
-    """Bits for which four disjoint marginals have the largest bias: every person has the worst number of zeros.
-
-    The polynomial that approximates a marginal is furthest from 0 there.
-    """
-    polynomial = model.polynomial
-    g = [sum(w * krawtchouk(r, t, K) for r, w in enumerate(polynomial.weights)) for t in range(1, K + 1)]
-    zeros = 1 + int(np.argmax(np.abs(g)))
-    bits = np.ones((n, N_BITS), bool)
-    for block in range(N_BITS // K):
-        start = rng.integers(0, K, n, dtype=np.int8)
-        for place in range(K):
-            bits[:, block * K + place] = (place - start) % K >= zeros
-    return bits, zeros
 
 
 def marginals(fast):
@@ -62,25 +46,11 @@ def marginals(fast):
     return out
 
 
-def uncut(model, columns):
-    """Return an all-ones marginal before it is clipped to [0, 1]."""
-    polynomial, total = model.polynomial, model.polynomial.weights[0]
-    for r in range(1, polynomial.degree + 1):
-        masks = [sum(1 << c for c in subset) for subset in combinations(columns, r)]
-        index = model.task.sketch.find(masks, r)
-        total += polynomial.weights[r] * (-1.0) ** r * float(model.means_[index].sum())
-    return total
-
-
 def smooth(fast):
     """Mean error of smooth functions of two columns; every person is simulated."""
     n, rng = 1_000_000 if fast else 10_000_000, np.random.default_rng()
-    x = np.clip(rng.normal([0.2, -0.1], [0.4, 0.3], (n, 2)), -1, 1)
-    functions = []
-    for _ in range(12):
-        centre, width, wave = rng.uniform(-1, 1, 2), rng.uniform(0.8, 2.0, 2), rng.uniform(-2, 2, 2)
-        functions.append(lambda z, c=centre, w=width: np.exp(-(((z - c) / w) ** 2).sum(axis=1)))
-        functions.append(lambda z, w=wave: 0.5 + 0.5 * np.cos(z @ w))
+    x = population(2, n, rng)
+    functions = [one for each in smooth_functions(2, 12, rng).values() for one in each]
     truths = [np.mean([one(part).mean() for part in np.array_split(x, 10)]) for one in functions]
     errors, stated = [], []
     for _ in range(2 if fast else 6):

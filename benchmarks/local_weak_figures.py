@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from local_problems import Logistic, drawn
 from scipy import special
 
 from dperm import Bounds, LocalLinearRegression, LocalLogisticRegression
+from dperm.experiments.local.people import LogisticPopulation, drawn
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.local.projected import ProjectedLeastSquares, public_signs
+from dperm.solvers.local.projected import ProjectedLinearModel, public_signs
 
 #: lengths of the first column's weight for either loss; the last is about what plans assume
 LENGTHS = {"logistic": (0.0, 0.1, 0.3, 0.6, 1.5), "squared": (0.0, 0.15, 0.3, 0.5, 0.7)}
@@ -126,7 +126,7 @@ def rounds(fast):
         found, kept = [], []
         for _ in range(max(3, runs // 10) if fast else runs):
             rng = np.random.default_rng()
-            problem = Logistic.of(p, rng)
+            problem = LogisticPopulation.of(p, rng)
             bounds = Bounds(features=(-1, 1), row_norm=1.0)
             model = LocalLogisticRegression(
                 1.0, bounds=bounds, fit_intercept=False, solver="sgd", refuse_hopeless=False
@@ -149,7 +149,7 @@ def projected(fast):
             x = rng.normal(size=(size, 400))
             x /= np.linalg.norm(x, axis=1, keepdims=True)
             y = 0.8 * x[:, 0]
-            model = ProjectedLeastSquares(1.0, public_signs(20, 400, RandomSource()))
+            model = ProjectedLinearModel(1.0, public_signs(20, 400, RandomSource()))
             task, records = model.task, model.records(x, y)
             ends = zip(task.sketch.low, task.sketch.high, strict=True)
             chances = [

@@ -1,7 +1,8 @@
-"""Iterated Bernstein polynomials of several variables and their global minimum over the cube."""
+"""Iterated Bernstein polynomials of several variables and their minimum over the cube."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +12,12 @@ from scipy.special import comb
 from dperm.errors import InvalidInput
 from dperm.types import FloatArray
 
-__all__ = ["BernsteinPolynomial", "Minimum", "basis", "iterated"]
+__all__ = ["GRID_PARAMETERS", "BernsteinPolynomial", "Minimum", "basis", "iterated"]
 
+#: most variables of a grid search; its time is exponential in their number
+GRID_PARAMETERS = 3
 _MOST_CELLS = 40_000  # bounds time and memory
+_MOST_WIDTH = 0.25  # of the box over which a polynomial is smoothed, so that half of the cube is left
 
 
 def basis(x: FloatArray, k: int) -> FloatArray:
@@ -38,7 +42,7 @@ def iterated(k: int, order: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The best point found; nothing in the cube is better by more than ``gap``."""
+    """The best point found; nothing in the cube is better by more than ``gap``, if the search's assumptions hold."""
 
     point: FloatArray
     value: float
@@ -91,8 +95,8 @@ class BernsteinPolynomial:
         ``tolerance`` or when there are too many cells; the result states the remaining gap.
         """
         p = self.coefficients.ndim
-        if p > 3:
-            raise InvalidInput(f"a grid search is for at most 3 variables, not {p}.")
+        if p > GRID_PARAMETERS:
+            raise InvalidInput(f"a grid search is for at most {GRID_PARAMETERS} variables, not {p}.")
         slopes = [self.derivative(axis) for axis in range(p)]
         seconds = [slope.derivative(axis).coefficients for slope in slopes for axis in range(p)]
         curvature = sum(float(np.abs(c).max(initial=0.0)) for c in seconds)
@@ -112,13 +116,52 @@ class BernsteinPolynomial:
             half /= 3.0
             centres = (kept[:, None, :] + 2.0 * half * offsets[None]).reshape(-1, p)
 
-    def _polished(self, start: FloatArray, slopes: list[BernsteinPolynomial]) -> tuple[float, FloatArray]:
-        """Go downhill inside the cube."""
+    def smoothed(self, width: float) -> BernsteinPolynomial:
+        """Return the mean over the box of this half width around every point, exactly."""
+        coefficients = self.coefficients
+        for axis, size in enumerate(coefficients.shape):
+            k, nodes = size - 1, np.arange(size) / max(size - 1, 1)
+            places, weights = np.polynomial.legendre.leggauss(k // 2 + 1)  # exact for degrees up to k
+            means = sum(w / 2.0 * basis(nodes + width * place, k) for place, w in zip(places, weights, strict=True))
+            matrix = np.linalg.solve(basis(nodes, k), means)
+            coefficients = np.moveaxis(np.tensordot(matrix, coefficients, axes=(1, axis)), 0, axis)
+        return BernsteinPolynomial(coefficients)
+
+    def minimise_nearly_convex(self, deviation: float, lipschitz: float = 1.0, steps: int = 400) -> Minimum:
+        """Find a low point in time that is polynomial in the number of coefficients, for any number of variables.
+
+        Assumes that a convex function with this Lipschitz constant lies within ``deviation`` of the polynomial. The
+        polynomial is smoothed over boxes, which removes narrow dips that noise makes, and its smoothed gradient is
+        followed for ``steps`` steps. The gap holds under the assumption alone (``bernstein_mechanisms.proof.md``).
+        """
+        p = self.coefficients.ndim
+        root = math.sqrt(p)
+        # the two terms of the error that depend on the width, balanced
+        moved = lipschitz * root * (1.0 + 1.0 / math.sqrt(3.0))
+        width = float(np.clip(math.sqrt(p * deviation / moved), 1e-3, _MOST_WIDTH))
+        steepest = lipschitz + root * deviation / width
+        smooth = self.smoothed(width)
+        slopes = [smooth.derivative(axis) for axis in range(p)]
+        x, total = np.full(p, 0.5), np.zeros(p)
+        for _ in range(steps):
+            total += x
+            gradient = np.array([slope(x[None])[0] for slope in slopes])
+            x = np.clip(x - root / (steepest * math.sqrt(steps)) * gradient, width, 1.0 - width)
+        # downhill on the smoothed polynomial: on the polynomial itself it would end in a dip that noise made
+        point = smooth._polished(total / steps, slopes, width)[1]
+        value = float(self(point[None])[0])
+        gap = root * steepest / math.sqrt(steps) + p * deviation / width + moved * width + 4.0 * deviation
+        return Minimum(point, value, gap)
+
+    def _polished(
+        self, start: FloatArray, slopes: list[BernsteinPolynomial], margin: float = 0.0
+    ) -> tuple[float, FloatArray]:
+        """Go downhill inside the cube, at least ``margin`` from its faces."""
 
         def objective(x: FloatArray) -> tuple[float, FloatArray]:
             return float(self(x[None])[0]), np.array([slope(x[None])[0] for slope in slopes])
 
-        found = minimize(objective, start, jac=True, bounds=[(0.0, 1.0)] * len(start), method="L-BFGS-B")
-        end = np.clip(found.x, 0.0, 1.0)
+        found = minimize(objective, start, jac=True, bounds=[(margin, 1.0 - margin)] * len(start), method="L-BFGS-B")
+        end = np.clip(found.x, margin, 1.0 - margin)
         before, after = objective(start)[0], objective(end)[0]
         return (after, end) if after < before else (before, start)

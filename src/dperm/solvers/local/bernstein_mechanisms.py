@@ -1,6 +1,7 @@
 """The algorithms of Wang, Gaboardi and Xu (2018) for smooth losses of few parameters, with exact privacy.
 
-They serve to compare the published methods on equal terms; the moment sketch needs far fewer people. Proof:
+They serve to compare the published methods on equal terms; the moment sketch needs far fewer people. The numbers of
+people that the paper's theorems ask for are in :mod:`dperm.solvers.theory.local_rates`. Proof:
 ``bernstein_mechanisms.proof.md``.
 """
 
@@ -19,18 +20,18 @@ from dperm.privacy.local.one_bit import OneBit
 from dperm.privacy.local.public_noise_bit import PublicNoiseBit
 from dperm.privacy.mechanisms.lattice import Lattice
 from dperm.privacy.randomness import RandomSource
-from dperm.solvers.local.bernstein import BernsteinPolynomial, Minimum
+from dperm.solvers.local.bernstein import GRID_PARAMETERS, BernsteinPolynomial, Minimum
 from dperm.types import FloatArray, IntArray
-from dperm.validation import is_number, is_whole
+from dperm.validation import is_whole
 
 __all__ = [
     "BernsteinMechanism",
     "OneBitBernsteinMechanism",
     "average",
     "average_of_coordinates",
-    "grid_size",
-    "people_needed",
 ]
+
+_MOST_NODES = 65_536  # bounds memory and the time of a fit
 
 #: a loss in [0, 1]: takes one parameter vector and one record per row, returns one number per row
 RowLoss = Callable[[FloatArray, Any], FloatArray]
@@ -84,7 +85,7 @@ class BernsteinMechanism:
     epsilon : float
         Epsilon of a person's whole report.
     n_parameters : int
-        Number p of parameters in [0, 1], at most 3.
+        Number p of parameters in [0, 1]; the grid may have at most 65,536 nodes.
     k : int
         Nodes are multiples of 1 / k.
     order : int
@@ -99,9 +100,12 @@ class BernsteinMechanism:
     def __post_init__(self) -> None:
         OneBit(self.epsilon)  # refuses an epsilon outside the range of the local model
         whole = all(is_whole(number) for number in (self.n_parameters, self.k, self.order))
-        if not whole or not 1 <= self.n_parameters <= 3 or self.k < 1 or self.order < 1:
+        if not whole or min(self.n_parameters, self.k, self.order) < 1:
+            raise InvalidInput("a Bernstein mechanism needs n_parameters, k and order of 1 or more, all whole numbers.")
+        # logarithms, because the power itself may be too large to compute
+        if self.n_parameters * math.log2(self.k + 1) > math.log2(_MOST_NODES):
             raise InvalidInput(
-                "a Bernstein mechanism needs 1 to 3 parameters, and k and order of 1 or more, all whole numbers."
+                f"(k + 1)^n_parameters must be at most {_MOST_NODES}: at every node somebody must be asked."
             )
 
     @property
@@ -120,10 +124,31 @@ class BernsteinMechanism:
         )
 
     def fit(self, loss: RowLoss, records: Any, source: RandomSource) -> Minimum:
-        """Return the minimiser of the polynomial through the estimated mean losses."""
+        """Return the minimiser of the polynomial through the estimated mean losses.
+
+        Up to three parameters it is found by a grid search. For more, the loss must be convex with a Lipschitz constant
+        of 1 on the cube. The search then takes a fixed number of steps (Theorems 5 and 6).
+        """
         shape = (self.k + 1,) * self.n_parameters
         values = self.values(loss, records, source).reshape(shape)
-        return BernsteinPolynomial.of_values(values, self.order).minimise()
+        polynomial = BernsteinPolynomial.of_values(values, self.order)
+        if self.n_parameters <= GRID_PARAMETERS:
+            return polynomial.minimise()
+        return polynomial.minimise_nearly_convex(self.deviation(len(records)))
+
+    def deviation(self, n: int, failure: float = 0.05) -> float:
+        """Bound, about, on what noise adds to the polynomial anywhere, wrong with probability ``failure``.
+
+        A polynomial of order h lies within 2^h - 1 times the largest of its values at the nodes. The error of the
+        polynomial without noise is not included.
+        """
+        n_nodes = (self.k + 1) ** self.n_parameters
+        tail = math.sqrt(2.0 * math.log(2.0 * n_nodes / failure))
+        return (2.0**self.order - 1.0) * self._node_deviation(n, n_nodes) * tail
+
+    def _node_deviation(self, n: int, n_nodes: int) -> float:
+        """Standard deviation of the value at a node."""
+        return math.sqrt(2.0 / n) * n_nodes / self.epsilon
 
 
 @dataclass(frozen=True)
@@ -151,43 +176,8 @@ class OneBitBernsteinMechanism(BernsteinMechanism):
         asked = np.maximum(np.bincount(drawn, minlength=len(nodes)), 1)
         return np.bincount(drawn, weights=decoded, minlength=len(nodes)) / asked
 
-
-def people_needed(
-    error: float, n_parameters: int, order: int, epsilon: float, failure: float = 0.05, smoothness: float = 1.0
-) -> float:
-    """Number of people that Theorem 3 requires for an excess of ``error``, up to hidden constants.
-
-    >>> f"{people_needed(0.1, 2, 4, 1.0):.1g}"
-    '4e+09'
-    """
-    p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
-    if not is_number(error) or not 0.0 < error < math.inf:
-        raise InvalidInput(f"the error aimed at must be a positive finite number, not {error!r}.")
-    size = math.log(1.0 / failure) * smoothness ** (2.0 * p / h) * p ** (p / h) * 4.0 ** ((h + 1) * p)
-    least = math.log(1.0 / failure) * 4.0 ** (p * (h + 1)) / (epsilon * smoothness) ** 2
-    return float(max(least, size / epsilon**2 * error ** -(2.0 + 2.0 * p / h)))
-
-
-def grid_size(
-    n: int, n_parameters: int, order: int, epsilon: float, failure: float = 0.05, smoothness: float = 1.0
-) -> int:
-    """The k that Theorem 3 sets for ``n`` people, up to a hidden constant; at least 1."""
-    p, h = _checked_sizes(n_parameters, order, epsilon, failure, smoothness)
-    if not is_number(n) or not n >= 1:
-        raise InvalidInput(f"the number of people must be a whole number of 1 or more, not {n!r}.")
-    base = smoothness * math.sqrt(p * n) * epsilon / (2.0 ** ((h + 1) * p) * math.sqrt(math.log(1.0 / failure)))
-    return max(1, round(float(base ** (1.0 / (h + p)))))
-
-
-def _checked_sizes(p: int, h: int, epsilon: float, failure: float, smoothness: float) -> tuple[int, int]:
-    numbers = is_whole(p) and is_whole(h) and all(is_number(one) for one in (epsilon, failure, smoothness))
-    finite = numbers and max(epsilon, smoothness) < math.inf
-    if not finite or not (p >= 1 and h >= 1 and min(epsilon, smoothness) > 0.0 and 0.0 < failure < 1.0):
-        raise InvalidInput(
-            "the sample size of Theorem 3 needs whole numbers n_parameters and order of 1 or more, a positive finite "
-            "epsilon and smoothness, and a failure between 0 and 1."
-        )
-    return p, h
+    def _node_deviation(self, n: int, n_nodes: int) -> float:
+        return math.sqrt(PublicNoiseBit(self.epsilon, self.repair).variance(1.0) * n_nodes / n)
 
 
 def _draw_cells(n: int, size: int, source: RandomSource) -> IntArray:

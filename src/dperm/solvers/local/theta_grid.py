@@ -20,10 +20,10 @@ from dperm.solvers.local.sketch import Sketch
 from dperm.solvers.local.task import Counts, Task
 from dperm.types import FloatArray, IntArray
 
-__all__ = ["ThetaGrid", "ThetaGridTask"]
+__all__ = ["MARGIN_LOSSES", "ThetaGrid", "ThetaGridTask"]
 
 #: losses of a margin: convex and decreasing, so that their range ends where the range of the margin ends
-_MARGIN_LOSSES: dict[str, Callable[[FloatArray], FloatArray]] = {
+MARGIN_LOSSES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "logistic": lambda margin: np.logaddexp(0.0, -margin),
     "smoothed-hinge": lambda margin: np.where(
         margin >= 1.0, 0.0, np.where(margin <= 0.0, 0.5 - margin, 0.5 * (1.0 - margin) ** 2)
@@ -49,8 +49,8 @@ class ThetaGrid(Sketch):
     kind: ClassVar[str] = "theta-grid"
 
     def __post_init__(self) -> None:
-        if self.loss not in _MARGIN_LOSSES:
-            raise InvalidInput(f"loss must be one of {', '.join(_MARGIN_LOSSES)}, not {self.loss!r}.")
+        if self.loss not in MARGIN_LOSSES:
+            raise InvalidInput(f"loss must be one of {', '.join(MARGIN_LOSSES)}, not {self.loss!r}.")
         if len({len(node) for node in self.nodes}) != 1:
             raise InvalidInput("nodes must be weight vectors of one length.")
         if not np.isfinite(self._nodes).all() or not np.any(self._nodes, axis=1).all():
@@ -74,11 +74,11 @@ class ThetaGrid(Sketch):
 
     @cached_property
     def low(self) -> FloatArray:
-        return _MARGIN_LOSSES[self.loss](np.linalg.norm(self._nodes, axis=1))
+        return MARGIN_LOSSES[self.loss](np.linalg.norm(self._nodes, axis=1))
 
     @cached_property
     def high(self) -> FloatArray:
-        return _MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
+        return MARGIN_LOSSES[self.loss](-np.linalg.norm(self._nodes, axis=1))
 
     def evaluate(self, records: NDArray[Any], index: IntArray) -> FloatArray:
         columns, nodes = np.asarray(records, np.float64).T, self._nodes[index]
@@ -89,7 +89,7 @@ class ThetaGrid(Sketch):
             part = column / longest  # squares of long records would overflow
             square += part * part
             margin += part * weights
-        return _MARGIN_LOSSES[self.loss](margin / np.maximum(np.sqrt(square), 1.0 / longest))
+        return MARGIN_LOSSES[self.loss](margin / np.maximum(np.sqrt(square), 1.0 / longest))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class ThetaGridTask:
             values: FloatArray = np.prod(points[:, None, :] ** powers[None], axis=2)
             return values
 
-        at_zero = float(_MARGIN_LOSSES[self.loss](np.zeros(1))[0])
+        at_zero = float(MARGIN_LOSSES[self.loss](np.zeros(1))[0])
         weights = 1.0 / np.sqrt(np.minimum(variances, 1e12))
         design = monomials(self._grid[np.any(self._grid != 0.0, axis=1)])
         fitted = np.linalg.lstsq(design * weights[:, None], (means - at_zero) * weights, rcond=None)[0]

@@ -97,6 +97,57 @@ def test_a_constant_has_its_minimum_everywhere():
     assert BernsteinPolynomial(np.ones((2, 2))).minimise().gap == pytest.approx(0.0)
 
 
+# ------------------------------------------------------------------------------------------ any number of variables
+def test_smoothing_is_the_mean_over_a_box():
+    rng = np.random.default_rng(11)
+    polynomial, x = BernsteinPolynomial(rng.normal(size=(4, 3, 5))), 0.3 + 0.4 * rng.random((4, 3))
+    offsets = 0.2 * (2.0 * rng.random((200_000, 3)) - 1.0)
+    for point, smooth in zip(x, polynomial.smoothed(0.2)(x), strict=True):
+        values = polynomial(point + offsets)
+        assert smooth == pytest.approx(values.mean(), abs=5.0 * values.std() / np.sqrt(len(offsets)))
+
+
+def bowl(points, centre):
+    """Convex, with Lipschitz constant at most 1 on the cube."""
+    return ((points - centre) ** 2).sum(axis=-1) / (2.0 * np.sqrt(points.shape[-1]))
+
+
+@pytest.mark.parametrize("p", [2, 4, 6])
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_nearly_convex_polynomials_are_minimised_within_the_gap(p, noise):
+    rng = np.random.default_rng(p)
+    k, centre = 2, rng.uniform(0.2, 0.8, p)
+    values = bowl(nodes(k, p), centre)
+    exact = BernsteinPolynomial.through(values)
+    noisy = BernsteinPolynomial.through(values + noise * rng.uniform(-1, 1, values.shape))
+    points = np.vstack([rng.random((5_000, p)), rng.integers(0, 2, (200, p)).astype(float)])
+    deviation = float(np.abs(exact(points) - noisy(points)).max()) * 1.2
+    found = noisy.minimise_nearly_convex(deviation)
+    assert noisy(found.point[None])[0] == pytest.approx(found.value)
+    assert noisy(points).min() >= found.value - found.gap
+    assert bowl(found.point, centre) <= found.gap
+    if noise == 0.0:
+        assert bowl(found.point, centre) < 1e-6
+
+
+def test_smoothing_passes_a_dip_that_noise_made():
+    """Going downhill from the middle ends in the narrow dip; the smoothed gradient goes to the valley."""
+    x = np.arange(21) / 20
+    values = 0.6 * np.abs(x - 0.85) - 0.2 * np.exp(-(((x - 0.5) / 0.1) ** 2))
+    dip = BernsteinPolynomial.of_values(values, 8)
+    found = dip.minimise_nearly_convex(0.2)
+    assert found.point[0] > 0.7
+    assert dip._polished(np.array([0.5]), [dip.derivative(0)])[1][0] < 0.6
+
+
+def test_a_wrong_smoothing_is_seen(monkeypatch):
+    """A planted bug: the box has twice its width, so the mean is another one."""
+    right = BernsteinPolynomial.smoothed
+    monkeypatch.setattr(BernsteinPolynomial, "smoothed", lambda self, width: right(self, 2.0 * width))
+    with pytest.raises(AssertionError):
+        test_smoothing_is_the_mean_over_a_box()
+
+
 def test_bad_input():
     with pytest.raises(InvalidInput, match="order"):
         BernsteinPolynomial.of_values(np.ones(3), 0)
