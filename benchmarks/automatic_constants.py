@@ -4,7 +4,7 @@
 
 Fits are paired: the same data, and noise with the same keys. (Other shares or numbers of releases use the keys in
 another order, so part of a difference is noise: see its standard error.) Constants between a half and one are changed
-by their odds. Sets that take seconds per fit are left out.
+by their odds. Sets that take seconds per fit are left out, and fits that a changed share makes impossible.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from automatic import fit
 from automatic_data import SETS
 from recorded import Recorded
 
+from dperm.errors import InvalidInput
 from dperm.solvers.central.auto.constants import RULE
 from dperm.testing.repeatable_noise import keys_named
 
@@ -66,7 +67,11 @@ def scores(job: tuple[str, int, list[str]]) -> dict[tuple[str, str], list[float]
     def run(key: tuple[str, str]) -> None:
         for epsilon in EPSILONS:
             with keys_named(f"{set_name} {seed} {epsilon}"):
-                out.setdefault(key, []).append(fit(kind, data, epsilon, "auto", "zero-out")[0])
+                try:
+                    score = fit(kind, data, epsilon, "auto", "zero-out")[0]
+                except InvalidInput:  # shares that add up to more than the budget
+                    score = np.nan
+            out.setdefault(key, []).append(score)
 
     run(("", ""))
     for name in names:
@@ -78,7 +83,7 @@ def scores(job: tuple[str, int, list[str]]) -> dict[tuple[str, str], list[float]
 
 def cell(differences: Any) -> str:
     """Mean difference over sets, draws and epsilons, and its standard error over sets."""
-    by_set = differences.mean(axis=(1, 2))
+    by_set = np.nanmean(differences, axis=(1, 2))
     return f"{by_set.mean():+.4f} ± {by_set.std() / max(len(by_set) - 1, 1) ** 0.5:.4f}"
 
 
@@ -109,7 +114,7 @@ def main() -> None:
             for side in SIDES:
                 change = np.array([one[(name, side)] for one in found]).reshape(shape) - base
                 cells += [cell(change[group]) if group else "-" for group in groups.values()]
-                by_set = change.mean(axis=(1, 2))
+                by_set = np.nanmean(change, axis=(1, 2))
                 worst = int(np.abs(by_set).argmax())
                 if abs(by_set[worst]) > abs(largest[0]):
                     largest = (float(by_set[worst]), f"{given.sets[worst]}, {side}")
