@@ -42,6 +42,7 @@ class ClippedResponse:
     ) -> ClippedResponse:
         """Build it for a clipping threshold in typical slopes.
 
+        >>> from dperm.solvers.central.auto.scales import scale_of
         >>> regression, logistic = scale_of(Squared()), scale_of(Logistic())
         >>> best = BestConstant(0.0, 1.0)
         >>> responses = [ClippedResponse.of(Squared(), regression, best, clip, 0.0) for clip in (0.8, 1.25, 9)]

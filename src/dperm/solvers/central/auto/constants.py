@@ -141,7 +141,7 @@ class Constants:
     )
     duration: float = _constant(
         0.1,
-        "clips",
+        "typical gradients",
         "time of a descent without a metric, and largest score of the refit, per rows times mu",
         "scan .05 to .2",
     )

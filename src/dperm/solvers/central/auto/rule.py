@@ -94,8 +94,9 @@ class Automatic(Solver):
         wide, test = self._wide(loss, facts, mu, neighbours), share_for_test(facts, mu, neighbours)
         rest = 1.0 - wide.share_before(loss) - wide.refit_share - test
         n_columns = max(2, n_detectable(facts, mu * math.sqrt(rest), neighbours))
-        quarters = 2 * 2 * n_columns  # a step of the pursuit measures with a quarter of its part
-        n_steps = min(math.ceil(wide.n_steps / quarters), RULE.most_steps // quarters) * quarters
+        # a step of the pursuit selects with most of its releases and measures with at least one
+        units = math.ceil(1.0 / (1.0 - RULE.selection_share)) * n_columns
+        n_steps = min(math.ceil(wide.n_steps / units), RULE.most_steps // units) * units
         return WideOrSparse(
             n_steps,
             wide.target_share,

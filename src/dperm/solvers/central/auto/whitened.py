@@ -342,7 +342,7 @@ class WhitenedDescent(Solver):
                 f"the second derivative of the loss is about {scale.curvature:g}",
                 "rows have similar lengths, and the noise of the second moments does not hide the metric",
                 "every column is well spread over its range: one whose standard deviation is below about "
-                f"{min(min_deviation, 0.5):.1%} of its range may be learnt only in part",
+                f"{math.ceil(1000.0 * min(min_deviation, 0.5)) / 1000.0:.1%} of its range may be learnt only in part",
                 f"the columns can explain about {columns:.2g} of a constant's loss",
             ),
             warnings=self.starting_point.utility_warnings(objective.loss, facts, calibrated, neighbours),

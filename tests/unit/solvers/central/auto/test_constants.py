@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from dperm.solvers.central.auto.constants import RULE, table
 FOLDER = Path(constants.__file__).parent
 DOCS = Path(__file__).resolve().parents[5] / "docs" / "automatic.md"
 MOST_CONSTANTS = 40
-#: numbers of formulas: nothing, one, two, four, halves and quarters, the variance 1/12 of a uniform number, and percent
-OF_FORMULAS = {0.0, 1.0, 2.0, 4.0, 0.5, 0.25, 12.0, 100.0}
+#: numbers of formulas: nothing, one, two, four, halves and quarters, the variance 1/12 of a uniform number, percent
+#: and per mille
+OF_FORMULAS = {0.0, 1.0, 2.0, 4.0, 0.5, 0.25, 12.0, 100.0, 1000.0}
 
 
 def numbers_in(text):
@@ -52,5 +54,5 @@ def test_the_documentation_has_the_constants_of_the_code():
 
 @pytest.mark.parametrize("one", fields(RULE), ids=lambda one: one.name)
 def test_every_constant_is_used(one):
-    used = [path.name for path in FOLDER.glob("*.py") if f"RULE.{one.name}" in path.read_text()]
+    used = [path.name for path in FOLDER.glob("*.py") if re.search(rf"RULE\.{one.name}\b", path.read_text())]
     assert used, f"nothing uses {one.name}"
