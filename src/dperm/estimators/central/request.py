@@ -148,8 +148,8 @@ class PreparedFit:
         if forecast is not None:
             if forecast.null_excess is not None and forecast.excess >= _NO_GAIN * forecast.null_excess:
                 out.append(
-                    "the forecast shows no gain, or next to none, over predicting one value for everybody: the model "
-                    "may be of little use"
+                    "the noise is about as large as what columns usually explain: unless yours explain much or are "
+                    "closely related, the model may be no better than predicting one value for everybody"
                 )
             # Only declared ranges are checked: declared scales follow the data, and so do bought ranges, up to a
             # factor of 2 or with a note after the fit.
