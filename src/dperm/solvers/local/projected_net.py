@@ -45,7 +45,9 @@ class _NetOfProjection(Projection):
         OneBit(self.epsilon)  # refuses an epsilon outside the range of the local model
         whole("n_levels", self.n_levels, 2)
         if not _LEAST_RADIUS <= self.l1_radius <= _LARGEST_RADIUS:
-            raise InvalidInput(f"l1_radius must lie in [{_LEAST_RADIUS:g}, {_LARGEST_RADIUS:g}], not {self.l1_radius!r}.")
+            raise InvalidInput(
+                f"l1_radius must lie in [{_LEAST_RADIUS:g}, {_LARGEST_RADIUS:g}], not {self.l1_radius!r}."
+            )
         if self.loss not in MARGIN_LOSSES:
             raise InvalidInput(f"loss must be one of {', '.join(MARGIN_LOSSES)}, not {self.loss!r}.")
         if len(self.signs) * math.log(self.n_levels) > math.log(_MOST_NODES):
