@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 from planted import private_data
 
-from dperm.objective import L2, Logistic, Objective
+from dperm.objective import L2, Logistic, Objective, Squared
 from dperm.privacy.ledger.scope import Scope
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise
-from dperm.queries.sharing import WeightedRows
-from dperm.solvers.vertical import TASKS, AdmmSharing, Message, TranscriptSharing
+from dperm.queries.sharing import LocalAtomScores, WeightedRows
+from dperm.solvers.vertical import (
+    TASKS,
+    AdmmSharing,
+    Message,
+    PrintedFrankWolfe,
+    TranscriptSharing,
+    frank_wolfe_printed,
+)
 from dperm.solvers.vertical.admm_transcript import TranscriptCoordinator
+from dperm.solvers.vertical.frank_wolfe_printed import PrintedParty
 from dperm.solvers.vertical.score_sharing import SharingCoordinator, SharingParty
 from dperm.testing import ContractViolation, check_query, registered
 from dperm.testing.vertical import (
@@ -146,6 +154,44 @@ def test_interference_is_caught(bug):
     check_vertical_non_interference(small())
     with pytest.raises(ContractViolation, match=r"depends? on the data"):
         check_vertical_non_interference(small(**bug))
+
+
+class SendsTrueColumn(PrintedParty):
+    def answer(self, request):
+        reply = super().answer(request)
+        _, rows = next(private_data(self.holder).design.row_chunks())
+        sketch = self.task.projection @ rows[:, self._place % self._facts.d]
+        return replace(reply, arrays={**reply.arrays, "sketch": sketch})
+
+
+@dataclass(frozen=True)
+class UnderstatedScores(LocalAtomScores):
+    """States a fifth of its sensitivity."""
+
+    def sensitivity(self, facts, neighbours):
+        return super().sensitivity(facts, neighbours) / 5.0
+
+
+def test_what_printed_frank_wolfe_certifies_is_checked(monkeypatch):
+    """It has no guarantee, but its certified epsilon covers what parties send."""
+
+    @dataclass(frozen=True)
+    class Planted(PrintedFrankWolfe):
+        def party(self, name, design, charges, source):
+            return SendsTrueColumn(self, name, design, charges, source)
+
+    def make(cls):
+        return lambda parties, budget: cls(
+            Objective(Squared(residual_clip=4.0)), parties, budget, n_steps=3, radius=1.0, n_sketch=64
+        )
+
+    check_vertical_non_interference(make(PrintedFrankWolfe))
+    with pytest.raises(ContractViolation, match=r"depends? on the data"):
+        check_vertical_non_interference(make(Planted))
+    assert check_vertical_sensitivity(make(PrintedFrankWolfe)) > 0.5
+    monkeypatch.setattr(frank_wolfe_printed, "LocalAtomScores", UnderstatedScores)
+    with pytest.raises(ContractViolation, match="times its declared sensitivity"):
+        check_vertical_sensitivity(make(PrintedFrankWolfe))
 
 
 class SendsTrueSlopes(TranscriptCoordinator):

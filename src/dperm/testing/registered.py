@@ -14,7 +14,7 @@ from dperm.data.holding.holder import Query
 from dperm.privacy.accounting.events import Event
 from dperm.privacy.boundary import Observer
 from dperm.privacy.mechanisms.joint_selection import JointSelection
-from dperm.privacy.mechanisms.printed import LaplaceInsideMax, LaplaceMax
+from dperm.privacy.mechanisms.printed import LaplaceInsideMax, LaplaceMax, UncertifiedLaplaceInsideMax
 from dperm.privacy.mechanisms.standard import MECHANISMS, Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.queries import QUERIES
@@ -61,8 +61,9 @@ SHARED_QUERIES: dict[type[Query], str] = {
 #: mechanisms that are not in MECHANISMS, each with its reason
 OTHER_MECHANISMS: dict[type[Mechanism], str] = {
     JointSelection: "a party's part of one registered selection; proof: mechanisms/joint_selection.proof.md",
-    LaplaceInsideMax: "printed noise, which carries no guarantee; proof: mechanisms/printed.proof.md",
-    LaplaceMax: "printed noise, which carries no guarantee; proof: mechanisms/printed.proof.md",
+    LaplaceInsideMax: "printed noise, whose event is tested in exact probabilities; proof: mechanisms/printed.proof.md",
+    LaplaceMax: "printed noise, whose event is tested in exact probabilities; proof: mechanisms/printed.proof.md",
+    UncertifiedLaplaceInsideMax: "printed noise of unbounded cost, for comparison; proof: mechanisms/printed.proof.md",
 }
 
 #: packages whose classes may be fields of a query: ``evaluate`` calls them, a loss for example, with private values

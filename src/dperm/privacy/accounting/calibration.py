@@ -16,6 +16,7 @@ from dperm.errors import InvalidInput, Unsupported
 from dperm.privacy.accounting import composition, pld
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.events import (
+    UNCERTIFIED_CHOICE,
     ApproximateDP,
     Composed,
     Event,
@@ -55,7 +56,13 @@ class PlannedRelease:
     curvature_share: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in {*_KINDS, "poisson-gaussian", "objective", "laplace-inside-max"}:
+        if self.kind not in {
+            *_KINDS,
+            "poisson-gaussian",
+            "objective",
+            "laplace-inside-max",
+            "uncertified-laplace-inside-max",
+        }:
             raise InvalidInput(f"unknown kind of release {self.kind!r} in a plan.")
         if self.count < 1 or self.count != int(self.count):
             raise InvalidInput(f"a plan needs a whole number of releases >= 1, not {self.count!r}.")
@@ -97,6 +104,8 @@ class PlannedRelease:
             return perturbation_event(multiplier, self.curvature_ratio, self.replacement_ratio)
         if self.kind == "laplace-inside-max":
             return ApproximateDP(2.0 / multiplier)
+        if self.kind == "uncertified-laplace-inside-max":
+            return UNCERTIFIED_CHOICE
         return _KINDS[self.kind](multiplier, self.replacement_ratio)
 
 

@@ -22,6 +22,7 @@ from dperm.privacy.accounting.neighbours import Neighbours
 from dperm.validation import positive
 
 __all__ = [
+    "UNCERTIFIED_CHOICE",
     "ZCDP",
     "ZERO_OUT_ONLY",
     "ApproximateDP",
@@ -206,6 +207,10 @@ class Unbounded(Event):
     """A release without a guarantee (seeded noise, a printed calibration); no budget admits it."""
 
     reason: str
+
+
+#: a choice by noise that was added before scores were taken, whose cost no theorem bounds
+UNCERTIFIED_CHOICE = Unbounded("the cost of this printed choice is not bounded by any multiple of its epsilon")
 
 
 @dataclass(frozen=True)

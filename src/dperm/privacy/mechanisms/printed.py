@@ -17,13 +17,21 @@ from scipy.optimize import brentq
 from dperm.errors import InvalidInput
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan
-from dperm.privacy.accounting.events import ApproximateDP, Event
+from dperm.privacy.accounting.events import UNCERTIFIED_CHOICE, ApproximateDP, Event
 from dperm.privacy.mechanisms.lattice import Lattice
 from dperm.privacy.mechanisms.standard import Mechanism
 from dperm.privacy.randomness import RandomSource
 from dperm.types import FloatArray
 
-__all__ = ["GREEDY_FORMS", "LaplaceInsideMax", "LaplaceMax", "Printed", "coordinate_multiplier", "greedy_epsilon"]
+__all__ = [
+    "GREEDY_FORMS",
+    "LaplaceInsideMax",
+    "LaplaceMax",
+    "Printed",
+    "UncertifiedLaplaceInsideMax",
+    "coordinate_multiplier",
+    "greedy_epsilon",
+]
 
 
 GREEDY_FORMS = ("implicit", "closed")
@@ -92,6 +100,16 @@ class LaplaceInsideMax(Mechanism):
 
     def noise_scale(self, sensitivity: float, bound: float, size: int) -> float:
         return self._lattice(sensitivity, bound).noise_scale
+
+
+@dataclass(frozen=True)
+class UncertifiedLaplaceInsideMax(LaplaceInsideMax):
+    """The same draw for any scores, also those at which no multiple of the printed epsilon bounds its cost."""
+
+    kind: ClassVar[str] = "uncertified-laplace-inside-max"
+
+    def event(self, replacement_ratio: float) -> Event:
+        return UNCERTIFIED_CHOICE
 
 
 def _itself(values: FloatArray) -> FloatArray:

@@ -30,7 +30,7 @@ from dperm.objective.penalties import SeparablePenalty
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import CalibratedPlan, Plan, PlannedRelease
 from dperm.privacy.accounting.neighbours import Neighbours
-from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, greedy_epsilon
+from dperm.privacy.mechanisms.printed import LaplaceInsideMax, Printed, UncertifiedLaplaceInsideMax, greedy_epsilon
 from dperm.privacy.mechanisms.standard import GaussianNoise, LaplaceNoise, NoisyMax
 from dperm.queries.gradients import GradientCoordinate
 from dperm.queries.greedy import RULES, ColumnConstants, GradientCoordinateL1, GreedyGradients, GreedyScores
@@ -125,25 +125,33 @@ class GreedyCoordinateDescent(Solver):
                 "calibration='paper' of solver 'greedy' takes no box, because scores cut off at the box tie: use "
                 "another penalty."
             )
-        if isinstance(self.limit, tuple) or isinstance(self.smoothness, tuple):
-            raise Unsupported(
-                "calibration='paper' of solver 'greedy' is certified for one limit and one smoothness for all columns "
-                "only: give one number each."
-            )
+        self._one_number_for_all()
         return Printed(
-            self.printed_noise(budget),
+            self._printed_plan(budget, LaplaceInsideMax.kind),
             "the DP-GCD paper's calibration charges each greedy choice half of what it can cost",
         )
 
     def printed_noise(self, budget: Budget) -> CalibratedPlan:
         """Return the plan with the noise that the paper prints, for any rule; a comparison without any guarantee.
 
-        :meth:`printed` says for which rules the true cost of this noise is certified.
+        Its event is unbounded. :meth:`printed` gives the certified cost where there is one.
         """
+        return self._printed_plan(budget, UncertifiedLaplaceInsideMax.kind)
+
+    def _one_number_for_all(self) -> tuple[float | None, float | None]:
+        """Return limit and smoothness; the published noise is for one of each."""
+        if isinstance(self.limit, tuple) or isinstance(self.smoothness, tuple):
+            raise Unsupported(
+                "the paper's noise of solver 'greedy' takes one limit and one smoothness for all columns only: give "
+                "one number each."
+            )
+        return self.limit, self.smoothness
+
+    def _printed_plan(self, budget: Budget, kind: str) -> CalibratedPlan:
         share = float(self.n_steps)  # share = count: the multiplier of both groups is the scale itself
         plan = Plan(
             (
-                PlannedRelease(GreedyGradients.name, LaplaceInsideMax.kind, self.n_steps, share),
+                PlannedRelease(GreedyGradients.name, kind, self.n_steps, share),
                 PlannedRelease(GradientCoordinate.name, LaplaceNoise.kind, self.n_steps, share),
             )
         )
@@ -156,7 +164,7 @@ class GreedyCoordinateDescent(Solver):
         calibrated: CalibratedPlan,
         progress: Progress | None = None,
     ) -> Solution:
-        if any(r.kind == LaplaceInsideMax.kind for r in calibrated.plan.releases):
+        if any(r.query == GreedyGradients.name for r in calibrated.plan.releases):
             return self._solve_printed(objective, holder, calibrated, progress)
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
@@ -220,8 +228,9 @@ class GreedyCoordinateDescent(Solver):
         progress: Progress | None,
     ) -> Solution:
         """Solve with the noise as published, for one M and one limit: Laplace inside the score and on the update."""
-        assert not isinstance(self.smoothness, tuple)
-        assert not isinstance(self.limit, tuple)
+        limit, _ = self._one_number_for_all()
+        certified = calibrated.release(GreedyGradients.name).kind == LaplaceInsideMax.kind
+        printed_choice = LaplaceInsideMax if certified else UncertifiedLaplaceInsideMax
         facts, loss = holder.facts, objective.loss
         penalty = SeparablePenalty.of(objective.penalty)
         smoothness = float(self._smoothness(objective, facts)[0])
@@ -230,12 +239,12 @@ class GreedyCoordinateDescent(Solver):
         entries: dict[int, float] = {}
         for t in range(self.n_steps):
             weights = SparseWeights(facts.d, dict(entries), box)
-            rule = GreedyScores(loss, weights, smoothness, penalty, objective.unpenalised, self.rule, self.limit)
+            rule = GreedyScores(loss, weights, smoothness, penalty, objective.unpenalised, self.rule, limit)
             # The paper cuts scores off at zero. Ties then go to the lowest index, and whether all scores are below the
             # threshold depends on all gradients at once, at a cost that grows with their number. So scores stay uncut.
-            choose = LaplaceInsideMax(calibrated.noise_multiplier(GreedyGradients.name), score=rule.scores_of)
-            j = int(holder.release(GreedyGradients(loss, weights, self.limit), choose))
-            coordinate = GradientCoordinateL1(loss, weights, self.limit, (j,))
+            choose = printed_choice(calibrated.noise_multiplier(GreedyGradients.name), score=rule.scores_of)
+            j = int(holder.release(GreedyGradients(loss, weights, limit), choose))
+            coordinate = GradientCoordinateL1(loss, weights, limit, (j,))
             gradient = float(holder.release(coordinate, measure)[0]) / facts.n
             self._move(entries, j, gradient, objective, penalty, smoothness, box)
             report_step(progress, t + 1, self.n_steps, lambda: SparseWeights(facts.d, entries, box).dense())

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dperm.errors import InvalidInput
+from dperm.errors import InvalidData, InvalidInput
 from dperm.privacy.local.one_bit import OneBit
 from dperm.privacy.randomness import RandomSource
 from dperm.solvers.local.projected import Projection, least_l1
@@ -29,6 +29,8 @@ from dperm.validation import whole
 __all__ = ["PrintedProjection", "ProjectedNet"]
 
 _MOST_NODES = 100_000  # bounds the size of a task
+_LEAST_RADIUS, _LARGEST_RADIUS = 1e-6, 1e6  # outside these losses at the net lose precision or overflow
+_SLACK = 1e-9  # rows that were divided by their length are longer than 1 by rounding errors only
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class _NetOfProjection(Projection):
         super().__post_init__()
         OneBit(self.epsilon)  # refuses an epsilon outside the range of the local model
         whole("n_levels", self.n_levels, 2)
+        if not _LEAST_RADIUS <= self.l1_radius <= _LARGEST_RADIUS:
+            raise InvalidInput(
+                f"l1_radius must lie in [{_LEAST_RADIUS:g}, {_LARGEST_RADIUS:g}], not {self.l1_radius!r}."
+            )
         if self.loss not in MARGIN_LOSSES:
             raise InvalidInput(f"loss must be one of {', '.join(MARGIN_LOSSES)}, not {self.loss!r}.")
         if len(self.signs) * math.log(self.n_levels) > math.log(_MOST_NODES):
@@ -54,9 +60,10 @@ class _NetOfProjection(Projection):
         """All points of the net but 0, where every person has the same loss."""
         m = len(self.signs)
         # entries of the matrix are 1/sqrt(m), so this is how large a projected weight can be
-        axis = np.linspace(-1.0, 1.0, self.n_levels) * self.l1_radius / math.sqrt(m)
-        points = np.array(list(product(axis.tolist(), repeat=m)))
-        return np.asarray(points[np.abs(points).max(axis=1) > 1e-12])
+        levels = np.linspace(-1.0, 1.0, self.n_levels)
+        points = np.array(list(product(levels.tolist(), repeat=m)))
+        points = points[np.abs(points).max(axis=1) > 1e-12]  # the middle level is 0 up to rounding
+        return np.asarray(points * self.l1_radius / math.sqrt(m))
 
     def _value(self, margin: FloatArray) -> FloatArray:
         return MARGIN_LOSSES[self.loss](margin)
@@ -140,9 +147,18 @@ class PrintedProjection(_NetOfProjection):
         reach = np.linalg.norm(self.nodes @ self.matrix, axis=1)
         return float(self.epsilon * ((self._value(-reach) - self._value(reach)) / self._ranges).max())
 
+    @staticmethod
+    def _require_covered(features: Any, labels: FloatArray) -> None:
+        """Refuse people whom :attr:`certified_epsilon` does not cover."""
+        with np.errstate(all="ignore"):
+            inside = np.linalg.norm(np.asarray(features, np.float64), axis=1) <= 1.0 + _SLACK  # false for NaN
+        if not (inside.all() and (np.abs(labels) == 1.0).all()):
+            raise InvalidData("rows must be numbers within the unit ball and labels -1 or 1: scale or clip them first.")
+
     def fit(self, features: Any, labels: Any, source: RandomSource) -> FloatArray:
         """Simulate the people and return the weights."""
         projected, y = self._projected(features, labels)
+        self._require_covered(features, y)
         n, n_nodes = len(y), len(self.nodes)
         words = source.words(2 * n)
         asked = ((words[:n] >> np.uint64(32)) * np.uint64(n_nodes) >> np.uint64(32)).astype(np.int64)

@@ -41,6 +41,8 @@ from dperm.types import FloatArray, IntArray
 
 __all__ = ["PrintedFrankWolfe"]
 
+# outside these the plan's shares, their inverse squares, lose precision or leave the range of doubles
+_LEAST_MULTIPLIER, _LARGEST_MULTIPLIER = 1e-9, 1e12
 _NO_NOISE = 1e-6  # noise multiplier that represents "no noise" in plans: its epsilon is astronomically large
 
 
@@ -70,7 +72,9 @@ class PrintedFrankWolfe(DistributedFrankWolfe):
     sketch_seed: str = "dperm sketch"
 
     name: ClassVar[str] = "printed-frank-wolfe"
+    public_arrays: ClassVar[frozenset[str]] = frozenset({"place", "sketch"})
     common_draws: ClassVar[bool] = False  # each party adds its own noise
+    certifies_transcript: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +95,13 @@ class PrintedFrankWolfe(DistributedFrankWolfe):
         return (
             "the published noise on projected columns is divided by the number of people, although one person moves a "
             "projection by as much in any number, and the choices of all parties are charged as those of one"
+        )
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        return (
+            "the parties: residuals reach them without noise and reveal every label; the certified epsilon covers who "
+            "sees only what parties send",
         )
 
     @property
@@ -154,6 +165,8 @@ class PrintedFrankWolfe(DistributedFrankWolfe):
             sketch = NormalSketch(0, self.n_sketch, self.sketch_seed)
             moved = sketch.sensitivity(facts, self.neighbours) / math.sqrt(self.n_sketch)
             out[_sketch_group(name)] = deviation / moved
+        if not all(_LEAST_MULTIPLIER <= multiplier <= _LARGEST_MULTIPLIER for multiplier in out.values()):
+            raise Unsupported("the published noise for this budget is out of range: choose an epsilon nearer 1.")
         return out
 
     def plan(self) -> Plan:

@@ -93,6 +93,8 @@ class VerticalTask(ABC):
     views: ClassVar[tuple[str, ...]] = ("model",)
     #: whether every draw is labelled by run, round and column, so that with a seed all participants share one stream
     common_draws: ClassVar[bool] = False
+    #: without a guarantee: whether the plan's epsilon is still certified, against everyone who sees the public arrays
+    certifies_transcript: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "neighbours", Neighbours.parse(self.neighbours))
@@ -220,6 +222,11 @@ class VerticalTask(ABC):
             "strength": self.objective.penalty.strength,
         }
 
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the view leaves uncovered, for the report."""
+        return VIEWS[self.view].not_covered
+
     def report(self, *, secure: bool = True) -> PrivacyReport:
         """Return the report of a run, without the ledger's part, which the owner of the ledger adds."""
         reason = self.no_guarantee if secure else "insecure_seed makes the noise reproducible"
@@ -247,7 +254,7 @@ class VerticalTask(ABC):
             arithmetic="values, residuals and scores on power-of-two grids, sums exact in any order; lattice noise",
             randomness="AES-256-CTR keyed by the operating system" if secure else "insecure seed (reproducible)",
             version=version("dperm"),
-            not_covered=(*VIEWS[self.view].not_covered, _ALIGNMENT, *NOT_COVERED),
+            not_covered=(*self.not_covered, _ALIGNMENT, *NOT_COVERED),
         )
 
     def without_noise(self) -> VerticalTask:

@@ -16,6 +16,7 @@ from dperm.data.holding.holder import DataHolder
 from dperm.errors import InvalidInput, Unsupported
 from dperm.objective import L1, Logistic, Objective, Squared
 from dperm.objective.penalties import SeparablePenalty
+from dperm.privacy.accounting import composition
 from dperm.privacy.accounting.budget import Budget
 from dperm.privacy.accounting.calibration import calibrate
 from dperm.privacy.accounting.neighbours import Neighbours
@@ -243,6 +244,35 @@ def test_the_printed_noise_takes_one_number_for_all_columns(option):
     solver = GreedyCoordinateDescent(rule="GS-s", **{option: (1.0, 1.0, 1.0, 2.0)})
     with pytest.raises(Unsupported, match="one limit and one smoothness"):
         solver.printed(Objective(Logistic()), problem().facts, Budget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("rule", ["GS-r", "GS-s", "GS-q"])
+def test_printed_noise_for_comparison_has_no_finite_epsilon(rule):
+    """No multiple of the printed epsilon bounds the choices of GS-r, GS-q, unequal limits or a box."""
+    solver = GreedyCoordinateDescent(n_steps=10, rule=rule, limit=(0.1, 1.0))
+    event = solver.printed_noise(Budget(1.0, 1e-6)).event
+    assert composition.is_unbounded(event)
+    assert composition.upper_epsilon(event, 1e-6)[0] == math.inf
+
+
+def test_the_certified_printed_noise_is_as_large_and_has_a_finite_epsilon():
+    solver, budget = GreedyCoordinateDescent(n_steps=10, rule="GS-s"), Budget(1.0, 1e-6)
+    certified = solver.printed(Objective(Logistic()), problem().facts, budget).calibrated
+    assert certified.noise_multiplier("greedy gradients") == solver.printed_noise(budget).noise_multiplier(
+        "greedy gradients"
+    )
+    assert 1.0 < composition.upper_epsilon(certified.event, 1e-6)[0] < 2.0
+
+
+@pytest.mark.parametrize("option", ["smoothness", "limit"])
+def test_a_fit_with_printed_noise_refuses_unequal_columns(option):
+    data, budget = problem(), Budget(1.0, 1e-6)
+    solver = GreedyCoordinateDescent(n_steps=2, rule="GS-s", **{option: (1.0, 1.0, 1.0, 2.0)})
+    noise = solver.printed_noise(budget)
+    with Scope(noise, Ledger(), Neighbours.REPLACE_ONE, "test", unbounded="printed") as scope:
+        holder = DataHolder(data, scope, RandomSource(0), Neighbours.REPLACE_ONE)
+        with pytest.raises(Unsupported, match="one limit and one smoothness"):
+            solver.solve(Objective(Logistic()), holder, noise)
 
 
 @pytest.mark.parametrize("two_valued", [True, False])

@@ -178,3 +178,28 @@ def test_the_projection_is_part_of_the_task():
 def test_the_supplement_is_said_to_be_missing():
     text = " ".join(projected_net.__doc__.split())
     assert "supplement that its text does not contain" in text
+
+
+@pytest.mark.parametrize(
+    ("row", "label"),
+    [([0.8, 0.8, 0.0], 1.0), ([math.nan, 0.0, 0.0], 1.0), ([0.1, 0.0, 0.0], 0.5), ([0.1, 0.0, 0.0], math.nan)],
+)
+def test_the_printed_fit_takes_only_people_whom_its_certified_epsilon_covers(row, label):
+    model = PrintedProjection(1.0, public_signs(2, 3, RandomSource(14)))
+    rows, labels = np.zeros((5, 3)), np.ones(5)
+    rows[0], labels[1] = [0.6, 0.8, 0.0], -1.0
+    model.fit(rows, labels, RandomSource(15))
+    rows[3], labels[3] = row, label
+    with pytest.raises(InvalidData, match="unit ball and labels -1 or 1"):
+        model.fit(rows, labels, RandomSource(15))
+
+
+@pytest.mark.parametrize("kind", [ProjectedNet, PrintedProjection])
+def test_radii_without_a_usable_net_are_refused(kind):
+    signs = public_signs(2, 5, RandomSource(16))
+    for bad in (1e-13, 1e300):
+        with pytest.raises(InvalidInput, match="l1_radius must lie in"):
+            kind(1.0, signs, bad)
+    for radius in (1e-6, 1.0, 1e6):
+        assert len(kind(1.0, signs, radius, n_levels=5).nodes) == 24  # all but 0
+        assert math.isfinite(PrintedProjection(1.0, signs, radius).certified_epsilon)

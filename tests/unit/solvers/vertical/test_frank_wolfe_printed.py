@@ -123,6 +123,25 @@ def test_the_report_has_no_guarantee_and_the_certified_cost_of_the_printed_noise
     assert report.planned.epsilon > 400.0
 
 
+@pytest.mark.parametrize("epsilon", [1e200, 1e-200])
+def test_a_budget_whose_printed_noise_is_out_of_range_gets_one_sentence(epsilon):
+    _, y, designs = problem((4,))
+    with pytest.raises(Unsupported, match=r"out of range: choose an epsilon nearer 1\.$"):
+        run_vertical(made(designs, budget=Budget(epsilon, 1e-6)), designs, y)
+
+
+def test_the_report_says_that_parties_learn_the_labels():
+    """The published parties get residuals; partial scores do not travel here, so the model view's sentence is wrong."""
+    _, y, designs = problem((4,))
+    run = run_vertical(made(designs), designs, y)
+    first = run.messages.requests[0]["party 1"].arrays["residual"]
+    np.testing.assert_array_equal(first, -y)  # which is why
+    told = " ".join(run.result.report.not_covered)
+    assert "residuals reach them without noise and reveal every label" in told
+    assert "the certified epsilon covers who sees only what parties send" in told
+    assert "partial scores" not in told
+
+
 def test_what_it_does_not_take():
     _, _, designs = problem((4,))
     with pytest.raises(Unsupported, match="squared loss only"):

@@ -13,7 +13,7 @@ from dperm.privacy.local.few_levels import FewLevels
 from dperm.privacy.local.one_bit import OneBit
 from dperm.privacy.local.public_noise_bit import PublicNoiseBit
 from dperm.privacy.mechanisms.joint_selection import JointSelection
-from dperm.privacy.mechanisms.printed import LaplaceInsideMax
+from dperm.privacy.mechanisms.printed import LaplaceInsideMax, LaplaceMax
 from dperm.privacy.mechanisms.sampled_noise import Summands
 from dperm.privacy.mechanisms.selection import TwoLevelRace
 from dperm.privacy.mechanisms.standard import MECHANISMS, GaussianNoise, NoisyMax
@@ -42,7 +42,7 @@ def released(blind, mechanism, value):
         return leaves_of([mechanism.apply(value, *NUMBERS, RandomSource(insecure_seed=3)) for _ in range(3)])
 
 
-EXTRA = {"joint": JointSelection(1.0), "printed": LaplaceInsideMax(1.0)}
+EXTRA = {"joint": JointSelection(1.0), "printed": LaplaceInsideMax(1.0), "printed, all scores": LaplaceMax(1.0)}
 
 
 @pytest.mark.parametrize("level", LEVELS)
