@@ -101,7 +101,8 @@ def picture(panels: Sequence[Panel], title: str, columns: int = 3) -> str:
     height = above + rows * _HEIGHT
     left = (width - columns * _WIDTH) // 2
     drawn = [
-        f'<g transform="translate({left + k % columns * _WIDTH} {above + k // columns * _HEIGHT})">{_panel(one, colours)}</g>'
+        f'<g transform="translate({left + k % columns * _WIDTH} {above + k // columns * _HEIGHT})">'
+        f"{_panel(one, colours)}</g>"
         for k, one in enumerate(panels)
     ]
     described = "; ".join(f"{one.title}: {one.y_label} against {one.x_label}" for one in panels)

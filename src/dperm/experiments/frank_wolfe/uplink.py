@@ -157,7 +157,8 @@ def measure(run: Run) -> Result:
             None,
             None,
             formula(f"{printed / 1e6:.4g}"),
-            "K (n epsilon)^(2/3) log((n epsilon)^(1/3)) / iota^2 bytes, up to a constant; it holds for the printed noise, which is too small",
+            "K (n epsilon)^(2/3) log((n epsilon)^(1/3)) / iota^2 bytes, up to a constant; it holds for the printed "
+            "noise, which is too small",
         )
     )
     # ADMM and the one-shot projection may leave the ball, so least squares is the reference

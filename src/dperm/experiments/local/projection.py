@@ -135,6 +135,8 @@ def measure(run: Run) -> Result:
         "the exhaustive search of their Claim 4 is taken: one net point for every person.",
         "The printed form sets its noise as if a projected row were no longer than the row. Both forms use epsilon 1; "
         "at the certified epsilon of the printed one the repaired one would have less noise.",
+        "All of this is measured for the logistic loss only; the paper's claims are about convex losses of a linear "
+        "function.",
         "Without privacy: the best weight of the first column, which decides the labels, on 50,000 other people.",
     )
     data = "made: rows in the unit ball with fading columns"
