@@ -176,7 +176,7 @@ def measure_grid(run: Run) -> Result:
     rows = [ResultRow(what, ours, None, printed, why) for what, (printed, ours) in GRID.items()]
     for (name, method), how in TUNED_OTHERWISE.items():
         ours = f"{method} on {name}: {how}"
-        rows.append(ResultRow(f"{name}, {method}, exception", ours, None, "as the others", "tuning was not equal"))
+        rows.append(ResultRow(f"{name}, {method}, exception", ours, None, None, "tuning was not equal"))
     return Result(tuple(rows), (), no_data="the table lists options that were tried.")
 
 
