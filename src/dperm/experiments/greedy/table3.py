@@ -61,8 +61,8 @@ _SQUARE = "the paper's data are made, and its seed is not printed"
 #: both clips stand in `gcd-table4`
 _MANY_WRONG = (
     "the noise of the one step reaches all 88,119 columns; at our clip of .603 it lifts more than a thousand of them "
-    "over the threshold of the l1 penalty, to weights too small to change the error. With the paper's clip of .0001 all "
-    "stay 0"
+    "over the threshold of the l1 penalty, to weights too small to change the error. With the paper's clip of .0001 "
+    "all stay 0"
 )
 SEED_OF_SQUARE = (
     "`square` is made: seeds 1 to 20 were tried for both printed facts of its optimum (7 nonzero weights, null error "
