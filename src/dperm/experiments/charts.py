@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from dperm.errors import InvalidInput
 from dperm.reporting.axes import Axis
 
 __all__ = ["Bars", "Curve", "Line", "Panel", "picture"]
@@ -18,6 +19,7 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#
 _WIDTH, _HEIGHT = 320, 240  # of a panel
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 18, 44, 40  # margins inside a panel
 _LEGEND_LINE = 20
+_DASHES = "5 3"
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,20 @@ def picture(panels: Sequence[Panel], title: str, columns: int = 3) -> str:
     '<svg xmlns="htt'
     """
     labels = list(dict.fromkeys(label for panel in panels for label in panel.labels))
-    colours = {label: _COLOURS[k % len(_COLOURS)] for k, label in enumerate(labels)}
+    if len(labels) > len(_COLOURS):
+        raise InvalidInput(f"a picture has {len(_COLOURS)} colours, and {len(labels)} labels: draw fewer curves.")
+    colours = dict(zip(labels, _COLOURS, strict=False))
+    dashed = {line.label for panel in panels for line in panel.lines}
     columns = max(1, min(columns, len(panels)))
-    legend, above = _legend(labels, colours, columns * _WIDTH)
+    # a single panel would squeeze the legend into many lines
+    width = max(columns, 2) * _WIDTH
+    legend, above = _legend(labels, colours, dashed, width)
     rows = -(-len(panels) // columns)
-    width, height = columns * _WIDTH, above + rows * _HEIGHT
+    height = above + rows * _HEIGHT
+    left = (width - columns * _WIDTH) // 2
     drawn = [
-        f'<g transform="translate({k % columns * _WIDTH} {above + k // columns * _HEIGHT})">{_panel(one, colours)}</g>'
+        f'<g transform="translate({left + k % columns * _WIDTH} {above + k // columns * _HEIGHT})">'
+        f"{_panel(one, colours)}</g>"
         for k, one in enumerate(panels)
     ]
     described = "; ".join(f"{one.title}: {one.y_label} against {one.x_label}" for one in panels)
@@ -105,14 +114,15 @@ def picture(panels: Sequence[Panel], title: str, columns: int = 3) -> str:
     )
 
 
-def _legend(labels: Sequence[str], colours: dict[str, str], width: int) -> tuple[list[str], int]:
+def _legend(labels: Sequence[str], colours: dict[str, str], dashed: set[str], width: int) -> tuple[list[str], int]:
     """Return the legend, wrapped to a width, and the height that it takes."""
     out, x, y = [], 12.0, 16
     for label in labels:
         length = 40.0 + 6.2 * len(label)  # about the width of the text at this size
         if x > 12.0 and x + length > width:
             x, y = 12.0, y + _LEGEND_LINE
-        out.append(f'<path d="M{x:.0f} {y - 4}h22" stroke="{colours[label]}" stroke-width="3"/>')
+        stroke = f'stroke-width="1.5" stroke-dasharray="{_DASHES}"' if label in dashed else 'stroke-width="3"'
+        out.append(f'<path d="M{x:.0f} {y - 4}h22" stroke="{colours[label]}" {stroke}/>')
         out.append(f'<text x="{x + 27:.0f}" y="{y}">{escape(label)}</text>')
         x += length
     return out, y + 8
@@ -152,7 +162,9 @@ def _panel(panel: Panel, colours: dict[str, str]) -> str:
             if line.vertical
             else f"M{_LEFT} {up.place(line.at):.1f}H{right}"
         )
-        parts.append(f'<path d="{place}" stroke="{colours[line.label]}" stroke-width="1.5" stroke-dasharray="5 3"/>')
+        parts.append(
+            f'<path d="{place}" stroke="{colours[line.label]}" stroke-width="1.5" stroke-dasharray="{_DASHES}"/>'
+        )
     parts.append(f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#1b1f24"/>')
     return "".join(parts)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dperm.errors import InvalidInput
 from dperm.experiments.charts import Panel
 
-__all__ = ["Baseline", "Measured", "Result", "ResultRow", "Value", "shown"]
+__all__ = ["Baseline", "Measured", "Result", "ResultRow", "Value", "formula", "shown"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,15 @@ def shown(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
+def formula(text: str) -> str:
+    """Mark a value that we computed from a formula of the paper, which hides its constants: they are set to 1.
+
+    >>> formula("at most 0.5")
+    'formula, constants 1: at most 0.5'
+    """
+    return f"formula, constants 1: {text}"
+
+
 @dataclass(frozen=True)
 class ResultRow:
     """One number of the paper with ours beside it.
@@ -61,13 +70,16 @@ class ResultRow:
     what : str
         What is measured: problem, method, quantity.
     certified : Value
-        Ours, with noise that dperm guarantees.
+        Ours, of fits with noise that dperm guarantees; None for what is computed without noise.
     printed : Value
         Ours, with the noise that the paper prints; None where the paper prints none or it is not implemented.
     paper : Value
-        The paper's number; None where it gives none in its text.
+        The paper's number, or its formula evaluated for our problem, which then begins with "formula"; None where it
+        gives none in its text.
     difference : str
         Why ours is not the paper's number: data, neighbours, accounting, algorithm, chance.
+    without_noise : Value
+        Ours, computed without any noise and so without any guarantee.
     """
 
     what: str
@@ -75,6 +87,7 @@ class ResultRow:
     printed: Value
     paper: Value
     difference: str
+    without_noise: Value = None
 
 
 @dataclass(frozen=True)

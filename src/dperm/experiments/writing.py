@@ -18,7 +18,7 @@ __all__ = ["BASELINE_COLUMNS", "FORMATS", "ROW_COLUMNS", "as_markdown", "baselin
 #: endings of the files; a result without panels has no picture
 FORMATS = ("md", "json", "svg")
 
-ROW_COLUMNS = ("what", "ours, certified", "ours, printed noise", "paper", "why they differ")
+ROW_COLUMNS = ("what", "ours, certified", "ours, printed noise", "ours, no noise", "paper", "why they differ")
 BASELINE_COLUMNS = ("problem", "data", "seed", "n", "p", "measure", "without privacy", "null model", "null error")
 
 
@@ -71,7 +71,8 @@ def as_markdown(experiment: Experiment, result: Result, facts: Mapping[str, Any]
 
 def row_cells(row: Any) -> list[str]:
     """Return the cells of a row, in the order of :data:`ROW_COLUMNS`."""
-    return [row.what, shown(row.certified), shown(row.printed), shown(row.paper), row.difference]
+    ours = [shown(one) for one in (row.certified, row.printed, row.without_noise)]
+    return [row.what, *ours, shown(row.paper), row.difference]
 
 
 def baseline_cells(one: Baseline) -> list[str]:

@@ -13,7 +13,8 @@ from dperm.errors import InvalidInput
 from dperm.experiments.charts import Bars, Curve, Line, Panel, picture
 from dperm.experiments.datasets import DataFolder, Dataset
 from dperm.experiments.registry import EXPERIMENTS, experiment_named
-from dperm.experiments.result import Baseline, Measured, Result, ResultRow
+from dperm.experiments.result import Baseline, Measured, Result, ResultRow, formula
+from dperm.experiments.writing import ROW_COLUMNS, row_cells
 
 BASELINE = Baseline("a", "made", 1, 1, 0, "objective", 1.0, 2.0)
 
@@ -57,6 +58,34 @@ def test_a_picture_is_valid_xml_with_all_its_parts():
     assert {"first", "second", "one & two", "null", "bars", "at"} <= set(texts)
     assert len(list(root.iter(f"{space}g"))) == 2
     assert len(list(root.iter(f"{space}rect"))) == 2  # the paper, and one bar: the other has no height
+
+
+def test_the_legend_shows_dashes_and_has_room_above_one_panel():
+    curves = tuple(Curve(f"a method with a long name {k}", ((0.0, 1.0), (1.0, 0.5))) for k in range(3))
+    text = picture([Panel("a", "x", "y", curves, lines=(Line("null", 0.7),))], "a", columns=1)
+    root = ET.fromstring(text)
+    assert root.get("viewBox").split()[2] == "640"  # as wide as two panels
+    assert text.count("stroke-dasharray") == 2  # in the panel and in the legend
+    tall = picture([Panel("a", "x", "y", (*curves, *(Curve(f"b{k}", ((0.0, 1.0),)) for k in range(4))))], "a")
+    assert "viewBox" in tall  # seven labels have seven colours
+
+
+def test_two_labels_never_share_a_colour():
+    curves = tuple(Curve(f"curve {k}", ((0.0, 1.0), (1.0, 0.5))) for k in range(8))
+    with pytest.raises(InvalidInput, match="7 colours, and 8 labels"):
+        picture([Panel("a", "x", "y", curves)], "a")
+
+
+def test_numbers_without_noise_have_a_column_of_their_own():
+    cells = row_cells(ResultRow("gap", None, None, formula("at most 1"), "a bound", 0.5))
+    assert dict(zip(ROW_COLUMNS, cells, strict=True)) == {
+        "what": "gap",
+        "ours, certified": "-",
+        "ours, printed noise": "-",
+        "ours, no noise": "0.5",
+        "paper": "formula, constants 1: at most 1",
+        "why they differ": "a bound",
+    }
 
 
 def test_a_logarithmic_axis_takes_zeros():

@@ -28,7 +28,7 @@ def test_a_result_is_written_in_three_forms(small, tmp_path):
     assert stored["baselines"][0]["null_error"] == pytest.approx(0.5)
     assert stored["settings"] == {"runs": 4}
     page = (tmp_path / "small.md").read_text()
-    assert "| small: error | 0.15 +- 0.065 | - | 0.5 | another problem |" in page
+    assert "| small: error | 0.15 +- 0.065 | - | - | 0.5 | another problem |" in page
     assert "| small | made, nothing | 7 | 4 | 2 | objective | 0.5 | 0.75 | 0.5 |" in page
     assert "![a small table](small.svg)" in page
     assert result.notes == ("a note",)

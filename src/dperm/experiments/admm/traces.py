@@ -12,7 +12,7 @@ import numpy as np
 
 from dperm.experiments.charts import Curve, Line, Panel
 from dperm.experiments.experiment import Run
-from dperm.experiments.result import Result, ResultRow
+from dperm.experiments.result import Result, ResultRow, Value
 from dperm.experiments.vertical_problems import STRENGTH, ShareSize, VerticalProblem, log_loss, whole
 from dperm.objective import L2, Logistic, Objective
 from dperm.objective.proximal import proximal_slopes
@@ -122,12 +122,13 @@ def measure_traces(run: Run, make: Callable[..., VerticalProblem], said: Mapping
     rows = []
     for label in ("ADMM, averaged step", "ADMM, printed step", "SGD"):
         one, (paper, why) = found[label], said[label]
-        text = f"{one['loss'][-1]:.4g}, no noise"
-        rows.append(ResultRow(f"{here.name}, {label}: test log loss at the end", text, None, paper, why))
+        rows.append(
+            ResultRow(f"{here.name}, {label}: test log loss at the end", None, None, paper, why, one["loss"][-1])
+        )
         reached = next((k for k, value in enumerate(one["loss"]) if value <= 1.05 * test), None)
-        text = f"{reached}, no noise" if reached is not None else f"more than {len(one['loss']) - 1}, no noise"
+        epochs: Value = float(reached) if reached is not None else f"more than {len(one['loss']) - 1}"
         name = f"{here.name}, {label}: epochs to a test log loss within 5% of the pooled optimum's"
-        rows.append(ResultRow(name, text, None, *said["epochs " + label]))
+        rows.append(ResultRow(name, None, None, *said["epochs " + label], epochs))
     noisy = {label: one for label, one in found.items() if label.startswith("printed noise")}
     for label, one in noisy.items():
         why = "one run; the paper prints no level of noise. Certified epsilon of this noise: none, delta is 1"
@@ -139,11 +140,10 @@ def measure_traces(run: Run, make: Callable[..., VerticalProblem], said: Mapping
     for damping in sorted({0.0, len(here.parties) - 1.0}):
         one = found[f"theorem 2, damping {damping:g}"]
         name = f"{here.name}, Theorem 2 at rho {one['rho']:.3g}, damping {damping:g}: largest t * min V"
-        text = f"{one['worst']:.3g}, no noise"
         if one["bound"] < 0.0:
-            rows.append(ResultRow(name, text, None, "C (L - f)", _NO_BOUND))
+            rows.append(ResultRow(name, None, None, "C (L - f)", _NO_BOUND, one["worst"]))
         else:
-            rows.append(ResultRow(name, text, None, f"at most {one['bound']:.3g}", _BOUND))
+            rows.append(ResultRow(name, None, None, f"formula: at most {one['bound']:.3g}", _BOUND, one["worst"]))
     clean = {label: one for label, one in found.items() if "objective" in one and label not in noisy}
     panels = (
         Panel(
@@ -157,7 +157,7 @@ def measure_traces(run: Run, make: Callable[..., VerticalProblem], said: Mapping
         Panel(
             here.name,
             "epochs",
-            "test log loss above all columns, no privacy",
+            "test log loss above that of the pooled optimum",
             _curves(clean | noisy, "loss", lambda value: max(value - test, _SMALL)),
             lines=(Line("party 1 alone, no privacy", alone - test), Line("null model", here.null_loss() - test)),
             log_y=True,

@@ -9,7 +9,7 @@ from functools import partial
 from dperm.experiments.blocks.problem import PAPER, ImbalancedSquares, fit
 from dperm.experiments.charts import Curve, Line, Panel
 from dperm.experiments.experiment import Experiment, Run
-from dperm.experiments.result import Measured, Result, ResultRow
+from dperm.experiments.result import Measured, Result, ResultRow, formula
 from dperm.solvers import BlockDescent
 from dperm.solvers.theory.block_descent import importance_gain
 
@@ -59,6 +59,12 @@ def best_of(fits: list[list[float]]) -> Measured:
     return Measured.over(best[half:])
 
 
+def gain_of(uniform: Measured, important: Measured) -> tuple[float, float]:
+    """Return the ratio of two means, with its standard error to first order."""
+    gain = uniform.mean / important.mean
+    return gain, abs(gain) * math.hypot(uniform.error / uniform.mean, important.error / important.mean)
+
+
 def measure(run: Run) -> Result:
     """Fit all problems with both samplings."""
     settings: ImportanceSettings = run.settings
@@ -75,13 +81,13 @@ def measure(run: Run) -> Result:
         }
     )
     rows: list[ResultRow] = []
-    gains: dict[str, list[tuple[float, float]]] = {end: [] for end in ENDS}
+    gains: dict[str, list[tuple[float, float, float]]] = {end: [] for end in ENDS}
     for imbalance, problem in problems.items():
         convex, strongly = importance_gain(problem.constants, settings.d)
         for end in ENDS:
             uniform, important = (best_of(found[f"{imbalance:g} {sampling} {end}"]) for sampling in SAMPLINGS)
-            gain = uniform.mean / important.mean
-            gains[end].append((imbalance, gain))
+            gain, error = gain_of(uniform, important)
+            gains[end].append((imbalance, gain, error))
             what = f"imbalance {imbalance:g}, {end}"
             rows += [
                 ResultRow(f"{what}: excess, {name}", value, None, None, "the paper prints no measurements")
@@ -90,19 +96,19 @@ def measure(run: Run) -> Result:
             rows.append(
                 ResultRow(
                     f"{what}: gain",
-                    gain,
+                    f"{gain:.3g} +- {error:.2g}",
                     None,
-                    f"{convex:.2g} convex, {strongly:.2g} strongly convex",
+                    formula(f"{convex:.2g} convex, {strongly:.2g} strongly convex"),
                     "the rates' gains, limited to sqrt(d) and d; they are bounds on both excesses, not on their ratio",
                 )
             )
     rates = [(one, importance_gain(problem.constants, settings.d)) for one, problem in problems.items()]
     panel = Panel(
         f"Gain of importance sampling, d = {settings.d}",
-        "imbalance: smoothness of the first column over another's",
+        "smoothness, first over another column",
         "excess, uniform over importance",
         (
-            *(Curve(f"measured, {end}", tuple(points), marked=True) for end, points in gains.items()),
+            *(_gain_curve(f"measured, {end}", points) for end, points in gains.items()),
             Curve("by the convex rates", tuple((one, both[0]) for one, both in rates)),
             Curve("by the strongly convex rates", tuple((one, both[1]) for one, both in rates)),
         ),
@@ -113,12 +119,24 @@ def measure(run: Run) -> Result:
     notes = (
         "Both samplings get (1, 1e-6) under replace-one, the same limits and step, and each its best number of steps, "
         "chosen on the first half of the fits; excesses are of the second half.",
+        "A gain is shown with its standard error, from those of both excesses; in the picture as a band.",
         "The measured gain may exceed sqrt(d) and d. Uniform sampling needs d times the steps to move the first column "
         "as often, so d times the variance per step; and it moves the other columns too, each of which adds as much "
         "noise to the objective as the first, while importance sampling leaves them where they started. Both rates "
         "count the noise of all columns (the norm of L), so the second factor is not in them.",
     )
     return Result(tuple(rows), tuple(one.baseline() for one in problems.values()), (panel,), notes, columns=1)
+
+
+def _gain_curve(label: str, points: list[tuple[float, float, float]]) -> Curve:
+    """Draw gains in a band of one standard error, which a logarithmic axis needs above 0."""
+    return Curve(
+        label,
+        tuple((imbalance, gain) for imbalance, gain, _ in points),
+        tuple(max(gain - error, gain / 10.0) for _, gain, error in points),
+        tuple(gain + error for _, gain, error in points),
+        marked=True,
+    )
 
 
 EXPERIMENT = Experiment(

@@ -8,7 +8,7 @@ from functools import partial
 from dperm.experiments.blocks.importance import best_of
 from dperm.experiments.blocks.problem import BUDGET, PAPER, ImbalancedSquares, fit
 from dperm.experiments.experiment import Experiment, Run
-from dperm.experiments.result import Result, ResultRow
+from dperm.experiments.result import Result, ResultRow, formula
 from dperm.solvers import BlockDescent, CoordinateDescent, VarianceReducedDescent
 from dperm.solvers.base import Solver
 from dperm.solvers.central.sgd import StochasticGradientDescent
@@ -82,7 +82,7 @@ def measure(run: Run) -> Result:
             ("strongly convex", key[1].strongly_convex * common**2),
         ):
             why = f"a rate leaves out constants: measured / rate = {ours.mean / value:.2g}"
-            rows.append(ResultRow(f"{name}: {kind}", ours, None, value, why))
+            rows.append(ResultRow(f"{name}: {kind}", ours, None, formula(f"{value:.4g}"), why))
     notes = (
         "Measured: excess of the objective at (1, 1e-6) under replace-one, at the best number of steps, which was "
         "chosen on the first half of the fits. The paper's column is its rate for this problem's M, L and R times "

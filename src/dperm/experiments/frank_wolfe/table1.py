@@ -136,12 +136,12 @@ def _one(problem: GapProblem, label: str, runs: list[list[float]]) -> tuple[list
     holds = all(means[t] - 3.0 * spread[t] <= bound for t, bound in zip(times, bounds, strict=True))
     name, last = f"{problem.name}, {label}", Measured.over(curves[:, -1].tolist())
     known = existing_bound(problem, sampling, first, steps)
-    said = f"at most {bounds[-1]:.3g}; known before: " + ("none" if known is None else f"{known:.3g}")
-    rows = [ResultRow(f"{name}: gap after {steps} steps", last, None, said, _WHY if holds else _WHY_NOT)]
+    said = f"formula: at most {bounds[-1]:.3g}; known before: " + ("none" if known is None else f"{known:.3g}")
+    rows = [ResultRow(f"{name}: gap after {steps} steps", None, None, said, _WHY if holds else _WHY_NOT, last)]
     upper = {key: high for key, (_, high) in relations(problem.function.hessian, problem.product, sampling).items()}
     text = ", ".join(f"{key} {high:.3g}" for key, high in upper.items() if key != "elementary")
     why = "exact, by listing corners; Propositions 1 to 4 bound it from above"
-    rows.append(ResultRow(f"{name}: expected curvature", curvature, None, f"at most: {text}", why))
+    rows.append(ResultRow(f"{name}: expected curvature", None, None, f"formula: at most {text}", why, curvature))
     shown = sorted({round(float(t)) for t in np.geomspace(1.0, steps, _POINTS)})
     low, high = curves.min(axis=0), curves.max(axis=0)
     drawn: tuple[Curve, ...] = (

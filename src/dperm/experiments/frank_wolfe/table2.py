@@ -14,7 +14,7 @@ from dperm.data.design.matrix import DesignMatrix
 from dperm.experiments.charts import Curve, Line, Panel
 from dperm.experiments.experiment import Experiment, Run
 from dperm.experiments.frank_wolfe.lasso import PAPER, Lasso, lasso
-from dperm.experiments.result import Measured, Result, ResultRow
+from dperm.experiments.result import Measured, Result, ResultRow, formula
 from dperm.experiments.vertical_problems import FILES
 from dperm.privacy.accounting.budget import Budget
 from dperm.solvers.theory import distributed_frank_wolfe as theory
@@ -30,6 +30,7 @@ from dperm.solvers.vertical import (
 __all__ = ["EXPERIMENT", "UtilitySettings", "printed_constants"]
 
 _DELTA = 1e-6
+_NO_NOISE = "Algorithm 2, no noise"
 _DISTORTION = 0.25  # iota of the projection; the paper says "a small constant"
 
 
@@ -60,7 +61,7 @@ def _tasks(here: Lasso, epsilon: float, settings: UtilitySettings) -> dict[str, 
         ),
         "noisy sketches, transcript view": SketchedFrankWolfe(here.objective, facts, budget, **sketched),
         "Algorithm 2, printed noise": PrintedFrankWolfe(here.objective, facts, budget, **sketched),
-        "Algorithm 2, no noise": PrintedFrankWolfe(here.objective, facts, budget, calibration="none", **sketched),
+        _NO_NOISE: PrintedFrankWolfe(here.objective, facts, budget, calibration="none", **sketched),
     }
 
 
@@ -149,7 +150,10 @@ def _rows(here: Lasso, epsilon: float, found: dict[str, Any]) -> list[ResultRow]
             )
         megabytes = one["bytes"] / 1e6
         bytes_of = "bytes of all parties' messages; exact columns travel once, when they become active"
-        if label.startswith("Algorithm 2"):
+        if label == _NO_NOISE:
+            rows.append(ResultRow(f"{name}: objective", None, None, None, why, value))
+            rows.append(ResultRow(f"{name}: uplink, MB", None, None, None, bytes_of, megabytes))
+        elif label.startswith("Algorithm 2"):
             rows.append(ResultRow(f"{name}: objective", None, value, None, why))
             rows.append(ResultRow(f"{name}: uplink, MB", None, megabytes, None, bytes_of))
         else:
@@ -159,8 +163,8 @@ def _rows(here: Lasso, epsilon: float, found: dict[str, Any]) -> list[ResultRow]
     rows.append(
         ResultRow(
             f"epsilon {epsilon:g}, Algorithm 2, printed noise: certified epsilon",
-            one["certified"],
             None,
+            one["certified"],
             epsilon,
             "the printed noise on sketches is divided by n, which one person's change is not; against everyone who "
             "sees what the parties send",
@@ -186,7 +190,7 @@ def measure(run: Run) -> Result:
     }
     rows = [row for epsilon, one in by_epsilon.items() for row in _rows(here, epsilon, one)]
     rows += [
-        ResultRow(f"epsilon {settings.epsilons[0]:g}: {name}", None, value, None, _WHY_CONSTANTS)
+        ResultRow(f"epsilon {settings.epsilons[0]:g}: {name}", None, None, formula(f"{value:.4g}"), _WHY_CONSTANTS)
         for name, value in printed_constants(here, settings.epsilons[0]).items()
     ]
     curves = []

@@ -12,7 +12,7 @@ import numpy as np
 from dperm.experiments.charts import Curve, Line, Panel
 from dperm.experiments.experiment import Experiment, Run
 from dperm.experiments.frank_wolfe.lasso import PAPER, Lasso, lasso
-from dperm.experiments.result import Result, ResultRow
+from dperm.experiments.result import Result, ResultRow, formula
 from dperm.experiments.vertical_problems import FILES, whole
 from dperm.objective import L2, Objective
 from dperm.privacy.accounting.budget import Budget
@@ -143,20 +143,22 @@ def measure(run: Run) -> Result:
             rows.append(
                 ResultRow(
                     f"objective {level:.3g} ({part:.0%} of the way), {label}",
-                    None if sketched else sent,
-                    sent if sketched else None,
+                    None,
+                    None,
                     "least" if sketched else None,
                     _WHY_SKETCH if sketched else _WHY,
+                    sent,
                 )
             )
     printed = theory.printed_bytes(n=here.problem.n, epsilon=1.0, n_parties=2, distortion=0.25)
     rows.append(
         ResultRow(
-            "uplink of Corollary 1 at epsilon 1, iota .25, in MB up to its constant",
+            "uplink of Corollary 1 at epsilon 1, iota .25, in MB",
             None,
-            printed / 1e6,
-            "K (n epsilon)^(2/3) log((n epsilon)^(1/3)) / iota^2",
-            "a formula of the paper, evaluated with constant 1; it holds for the printed noise, which is too small",
+            None,
+            formula(f"{printed / 1e6:.4g}"),
+            "K (n epsilon)^(2/3) log((n epsilon)^(1/3)) / iota^2 bytes, up to a constant; it holds for the printed "
+            "noise, which is too small",
         )
     )
     # ADMM and the one-shot projection may leave the ball, so least squares is the reference

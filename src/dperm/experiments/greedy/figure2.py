@@ -59,31 +59,43 @@ def measure(run: Run) -> Result:
         rows.append(
             ResultRow(
                 f"{name}: alpha that makes the optimum (alpha, {settings.n_large})-quasi-sparse",
-                one["alpha"],
+                None,
                 None,
                 None,
                 "the paper draws alpha and prints no number; scales of columns and the l2 strength are not printed",
+                one["alpha"],
             )
         )
         rows.append(
             ResultRow(
                 f"{name}: weights above half of the largest, and nonzero ones",
-                f"{one['outstanding']}, {one['nonzero']} of {problems[name].p}",
+                None,
                 None,
                 said,
                 "the paper's words for its figure; the first number is ours",
+                f"{one['outstanding']}, {one['nonzero']} of {problems[name].p}",
             )
         )
         # one more than the count, so that bars of one weight show on the logarithmic axis
         heights = tuple(height + 1.0 if height else 0.0 for height in one["heights"])
-        bars = Bars("weights, 1 added", tuple(one["edges"]), heights)
+        bars = Bars("number of weights, plus 1", tuple(one["edges"]), heights)
         title = problems[name].title
         panels.append(
             Panel(
-                title, "size of weight", "weights", bars=(bars,), lines=(Line("alpha", one["alpha"], True),), log_y=True
+                title,
+                "size of weight",
+                "number of weights, plus 1",
+                bars=(bars,),
+                lines=(Line("alpha", one["alpha"], True),),
+                log_y=True,
             )
         )
-    return Result(tuple(rows), tuple(problems[name].baseline() for name in _NAMES), tuple(panels))
+    return Result(
+        tuple(rows),
+        tuple(problems[name].baseline() for name in _NAMES),
+        tuple(panels),
+        ("Bars are drawn one weight higher than they are, so that bars of one weight show on the logarithmic axis.",),
+    )
 
 
 EXPERIMENT = Experiment(

@@ -38,7 +38,7 @@ def measure(run: Run) -> Result:
         why = "as printed" if mine == (n, p) else "made data, or a part of the data"
         if mine != (n, p) and not problems[name].data.origin.startswith("made"):
             why = _WHY.get(name, why)
-        rows.append(ResultRow(f"{name}: rows, columns", f"{mine[0]}, {mine[1]}", None, f"{n}, {p}", why))
+        rows.append(ResultRow(f"{name}: rows, columns", None, None, f"{n}, {p}", why, f"{mine[0]}, {mine[1]}"))
     shown = [name for name in (*L2_PROBLEMS, *L1_PROBLEMS) if name in _PRINTED]
     return Result(tuple(rows), tuple(problems[name].baseline() for name in shown))
 

@@ -13,7 +13,7 @@ from dperm.experiments.charts import Curve, Line, Panel
 from dperm.experiments.experiment import Experiment, Run
 from dperm.experiments.local.people import BOUND, PAPER, LogisticPopulation
 from dperm.experiments.local.published import ALGORITHM_2, ALGORITHMS, published_weights
-from dperm.experiments.result import Measured, Result, ResultRow
+from dperm.experiments.result import Measured, Result, ResultRow, formula
 from dperm.solvers.theory.approximate_convexity import population_bound_linear
 from dperm.solvers.theory.local_rates import bernstein_error
 from dperm.types import FloatArray
@@ -98,13 +98,15 @@ def measure(run: Run) -> Result:
         option, empirical, out = _chosen(found[f"{name} {n}"])
         bound = bernstein_error(n, settings.p, _ORDER, 1.0)
         why = _WHY.get(name, "the printed one-bit report is not private; repaired. The bound (3) leaves out constants")
-        paper = f"(3): {bound:.3g}" if name != MOMENTS else None
+        paper = formula(f"(3) gives {bound:.3g}") if name != MOMENTS else None
         label = f"{name}, {n:g} people" + (f", {option}" if option else "")
         rows.append(ResultRow(f"{label}: empirical excess", empirical, None, paper, why))
         lipschitz = 1.0 / population.unit
         general = population_bound_linear(max(empirical.mean, 0.0), lipschitz, BOUND * settings.p**0.5, n, 0.05)
         why = "the paper's bound is in a supplement; shown is the usual one for losses of a linear function"
-        rows.append(ResultRow(f"{label}: population excess", out, None, f"at most {general:.3g}", why))
+        rows.append(
+            ResultRow(f"{label}: population excess", out, None, f"formula, not the paper's: at most {general:.3g}", why)
+        )
         points.setdefault(name, []).append((n, out))
     curves = [
         Curve(

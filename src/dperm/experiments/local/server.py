@@ -87,7 +87,7 @@ def measure(run: Run) -> Result:
         for name, fits in found[f"{p} columns"].items():
             excess, seconds, gap = (Measured.over([one[k] for one in fits]) for k in range(3))
             why = "the promise exceeds 1, the largest loss: it says nothing at this noise"
-            rows.append(ResultRow(f"p = {p}, {name}: excess", excess, None, f"at most {printed:.3g}", why))
+            rows.append(ResultRow(f"p = {p}, {name}: excess", excess, None, f"formula: at most {printed:.3g}", why))
             why = f"the paper gives orders: Poly(1/error), and (1/error)^p for a grid; own gap at most {gap.mean:.3g}"
             rows.append(ResultRow(f"p = {p}, {name}: seconds of the server", seconds, None, None, why))
             curves.setdefault(name, []).append((p, excess.mean))

@@ -15,7 +15,7 @@ from dperm.errors import Unsupported
 from dperm.experiments.charts import Curve, Line, Panel
 from dperm.experiments.experiment import Experiment, Run
 from dperm.experiments.local.people import BOUND, PAPER, LogisticPopulation, drawn
-from dperm.experiments.result import Measured, Result, ResultRow
+from dperm.experiments.result import Measured, Result, ResultRow, formula
 from dperm.solvers.local import LinearTask
 from dperm.solvers.theory import local_rates
 
@@ -39,6 +39,10 @@ COSTS = {
 _EPSILON = 1.0
 #: largest logistic loss of rows in the unit ball and weights of length 2: errors are shares of it
 _LARGEST = float(np.log1p(np.exp(BOUND)))
+_WHY = (
+    "the paper's number is an order for the worst loss of a class, with constants 1; ours is for one loss, the "
+    "logistic, with certified noise"
+)
 _MOST_DOUBLINGS = 10  # of the planner's number
 
 
@@ -125,9 +129,9 @@ def measure(run: Run) -> Result:
             if ours["n"] is not None:
                 own = f"{ours['n']:.3g}"
                 reached = Measured.over(ours["excess"]).mean
-                why = f"dperm with so many, measured: error {reached:.2g}; planned: {ours['planned']:.3g}"
+                why = f"{_WHY}; dperm with so many, measured: error {reached:.2g}; planned: {ours['planned']:.3g}"
             for name, people in PEOPLE.items():
-                count = f"{people(error, p, _EPSILON):.3g}"
+                count = formula(f"{people(error, p, _EPSILON):.3g}")
                 rows.append(
                     ResultRow(f"p = {p}, error {error:g}, {name}: people", own, None, count, f"{COSTS[name]}; {why}")
                 )
@@ -138,7 +142,9 @@ def measure(run: Run) -> Result:
         ("logistic regression, Zheng et al. (r = c = 1)", local_rates.logistic_people(*others, _EPSILON)),
     ):
         why = "cited in the introduction, without constants; r and c are not printed"
-        rows.append(ResultRow(f"p = {others[1]}, error {others[0]:g}, {name}", None, None, f"{value:.3g}", why))
+        rows.append(
+            ResultRow(f"p = {others[1]}, error {others[0]:g}, {name}", None, None, formula(f"{value:.3g}"), why)
+        )
     panels = tuple(_panel(p, settings, found) for p in settings.columns)
     notes = (
         "The paper's numbers leave out constants and logarithms: hidden constants are set to 1 (D_4 = D_p = 1, c_0 = "
@@ -173,7 +179,7 @@ def _claims(p: int) -> list[ResultRow]:
         else:
             why = "hidden constants are 1, and c_0 the 4^5 of Corollary 1; the claim hides constants in its exponent"
         what = f"p = {p}: error below which {name} needs fewer people than Theorem 10"
-        rows.append(ResultRow(what, at or "none", None, f"O({form}), {form} = {printed:.3g}", why))
+        rows.append(ResultRow(what, None, None, f"O({form}); {formula(f'{printed:.3g}')}", why, at or "none"))
     return rows
 
 

@@ -69,6 +69,9 @@ def test_figures_1_and_2_draw_objective_and_test_loss(name, parties, tmp_path):
     for curve in training.curves:
         assert min(y for _, y in curve.points) >= -1e-6  # nothing is below the optimum
     assert sum("Theorem 2" in row.what for row in result.rows) == 2
+    for row in result.rows:  # nothing here is certified: it has no noise, or the printed one
+        assert row.certified is None
+        assert (row.printed is None) != (row.without_noise is None)
     unbounded = [row for row in result.rows if "Theorem 2" in row.what and row.difference.startswith("no bound")]
     assert len(unbounded) == (parties == 3)
 
