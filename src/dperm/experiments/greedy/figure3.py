@@ -49,4 +49,5 @@ EXPERIMENT = Experiment(
     full=CurveSettings(runs=20, points=40, rows=100_000, columns=100_000),
     fast=CurveSettings(runs=2, points=5, rows=300, columns=60),
     data=tuple(FILES[name] for name in L1_PROBLEMS if name in FILES),
+    needs=("dp-accounting",),
 )

@@ -40,9 +40,10 @@ EXPERIMENT = Experiment(
     name="gcd-figure4",
     paper=PAPER,
     what="error of DP-GCD, DP-CD and DP-SGD against running time",
-    minutes=1,
+    minutes=1.5,
     measure=measure,
     full=CurveSettings(runs=5, points=40, rows=100_000, columns=100_000),
     fast=CurveSettings(runs=2, points=5, rows=300, columns=60),
     data=tuple(FILES.values()),
+    needs=("dp-accounting",),
 )
