@@ -150,9 +150,10 @@ def test_a_run_that_is_stopped_between_its_files_is_not_finished_and_resumes(
             raise KeyboardInterrupt
         return write_atomically(path, content)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(writing, "write_atomically", stop_later)
-        run_small(small, tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(small, tmp_path)
     assert {path.suffix[1:] for path in tmp_path.glob("small.*") if path.is_file()} == set(written)
     assert not is_finished(small, tmp_path)
     run_small(small, tmp_path)

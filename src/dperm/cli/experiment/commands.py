@@ -39,7 +39,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @experiment.command("list", short_help="Show the experiments, their time and their data.")
 @with_output
 def list_(output: Output) -> None:
-    """Show the experiments: paper, what is measured, minutes of a full run, and whether their data and packages are there."""
+    """Show the experiments: paper, what is measured, minutes of a full run, whether data and packages are there."""
     from dperm.experiments.datasets import DATA_VARIABLE, DataFolder
     from dperm.experiments.registry import EXPERIMENTS
 

@@ -10,7 +10,7 @@ from dperm.experiments.greedy.table1 import PRINTED_SIZES
 from dperm.experiments.greedy.table3 import PAPER
 from dperm.experiments.result import Measured, Result, ResultRow
 
-__all__ = ["EXPERIMENT", "METHODS", "NAMES", "compared", "reason"]
+__all__ = ["EXPERIMENT", "METHODS", "NAMES", "compared", "has_other_data", "reason"]
 
 NAMES = (*L2_PROBLEMS, *L1_PROBLEMS)
 #: labels in figures, and the names in the table of settings
@@ -60,7 +60,7 @@ def reason(name: str, word: str, best_other: str, *, other_data: bool) -> str:
     return _WHY_BEHIND if best_other.startswith("DP-SGD") else _WHY_UNKNOWN
 
 
-def _has_other_data(name: str, problem: Problem) -> bool:
+def has_other_data(name: str, problem: Problem) -> bool:
     """Whether the data are cut, or made although the paper's are real."""
     if name in _GENERATED:  # the paper's are made as well
         return (problem.n, problem.p) != _GENERATED[name]
@@ -75,7 +75,7 @@ def _rows(name: str, problem: Problem, found: dict[str, FoundCurve]) -> list[Res
     word, best_other, verdict = compared(
         last["DP-GCD"], {label: last[label] for label in ("DP-CD", "DP-SGD, replace-one")}
     )
-    why = reason(name, word, best_other, other_data=_has_other_data(name, problem))
+    why = reason(name, word, best_other, other_data=has_other_data(name, problem))
     return [*rows, ResultRow(f"{name}: DP-GCD next to the others, all replace-one", verdict, None, _SAID[name], why)]
 
 
