@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,6 +182,16 @@ def test_a_missing_package_is_named_and_nothing_is_dropped(small, counting, tmp_
         run_small(needy, tmp_path, force=True)
     assert is_finished(small, tmp_path)
     assert counting.computed == [0, 1, 2, 3]
+
+
+KEPT = Path(__file__).parents[3] / "benchmarks" / "results" / "experiments"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_listed_minutes_are_those_of_the_kept_result(name):
+    minutes = json.loads((KEPT / f"{name}.json").read_text())["seconds"] / 60.0
+    # another load of the machine may double them; below twelve seconds nobody minds
+    assert minutes / 2.0 - 0.2 <= EXPERIMENTS[name].minutes <= 2.0 * minutes + 0.2
 
 
 def test_all_packages_that_experiments_need_have_an_extra():
