@@ -1,7 +1,7 @@
 """Measure certified vertical methods on a9a: accuracy, and what help from the other party is worth.
 
 Run: DPERM_DATA=... python benchmarks/vertical_algorithms.py [--runs 5] [--only certified help]
-Writes benchmarks/results/vertical.json, part by part, and prints the results; vertical_figures.py draws them. What the
+Writes benchmarks/results/vertical.json, part by part, and prints the results; vertical_figures.py draws one. What the
 papers measure, with and without printed noise, is in `dperm experiment`.
 """
 

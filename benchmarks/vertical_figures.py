@@ -1,4 +1,4 @@
-"""Plot the results of vertical_algorithms.py. Arguments: results file, folder for the pictures."""
+"""Draw vertical_help.png: what help is worth, of vertical_algorithms.py. Arguments: results file, folder."""
 
 from __future__ import annotations
 

@@ -105,7 +105,8 @@ def _interrupted() -> str:
     if group == collect.name:
         return "interrupted; what was written before remains."
     if group == experiment.name and command == "run":
-        return "interrupted; finished pieces are kept, and the same command goes on from there."
+        again = "the same command without --force" if "--force" in sys.argv else "the same command"
+        return f"interrupted; finished pieces are kept, and {again} goes on from there."
     if group != vertical.name:
         return "interrupted; nothing was written."
     shown = " and ".join(f"`{shlex.join(['dperm', 'ledger', 'list', '--ledger', one])}`" for one in _ledgers_of_run())

@@ -6,15 +6,19 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from dperm.atomic_files import write_atomically
-from dperm.errors import InvalidInput
+from dperm.errors import InvalidInput, MissingDependency
 from dperm.experiments.datasets import DataFolder
 from dperm.experiments.result import Result
 
-__all__ = ["Experiment", "Run", "Show"]
+__all__ = ["EXTRAS", "Experiment", "Run", "Show"]
+
+#: packages that experiments may need, with the extra of dperm that installs each
+EXTRAS = {"dp-accounting": "sgd"}
 
 #: called as show(pieces done, pieces in all)
 Show = Callable[[int, int], None]
@@ -93,6 +97,8 @@ class Experiment:
         Settings of a full and of a fast run; plain values only.
     data : tuple of str
         Files that it reads from the folder of data; each is replaced by made data if it is missing.
+    needs : tuple of str
+        Optional packages without which it cannot run, of :data:`EXTRAS`.
     """
 
     name: str
@@ -103,3 +109,16 @@ class Experiment:
     full: Any
     fast: Any
     data: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Packages that it needs and that are not installed."""
+        return tuple(package for package in self.needs if find_spec(package.replace("-", "_")) is None)
+
+    def check_needs(self) -> None:
+        """Refuse to run without a package that it needs."""
+        for package in self.missing:
+            raise MissingDependency(
+                f"{self.name} needs {package}, which is not installed: pip install 'dperm[{EXTRAS[package]}]'."
+            )

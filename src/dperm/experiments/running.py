@@ -21,7 +21,7 @@ from dperm.experiments.experiment import Experiment, Run, Show
 from dperm.experiments.result import Result
 from dperm.experiments.writing import FORMATS, write
 
-__all__ = ["Finished", "finished_files", "is_finished", "run"]
+__all__ = ["Finished", "check_finished", "drop", "finished_files", "is_finished", "run"]
 
 _SETTINGS = "settings.json"
 
@@ -34,8 +34,45 @@ def finished_files(experiment: Experiment, out: Path) -> list[Path]:
 
 
 def is_finished(experiment: Experiment, out: Path) -> bool:
-    """Whether a folder has a result of this experiment."""
-    return any(path.exists() for path in finished_files(experiment, out))
+    """Whether a folder has a whole result of this experiment: its page, which is written last."""
+    return _page(experiment, out).exists()
+
+
+def _page(experiment: Experiment, out: Path) -> Path:
+    return finished_files(experiment, out)[0]
+
+
+def _facts(experiment: Experiment, data: DataFolder, *, fast: bool) -> dict[str, Any]:
+    """Return what decides the numbers of a run, as plain JSON data: runs that differ in it must not be mixed."""
+    facts = {
+        "experiment": experiment.name,
+        "fast": fast,
+        "settings": asdict(experiment.fast if fast else experiment.full),
+        "data": {file: data.digest(file) for file in experiment.data},
+        "code": code_digest(),
+    }
+    return dict(json.loads(json.dumps(facts)))
+
+
+def check_finished(experiment: Experiment, out: Path, data: DataFolder, *, fast: bool) -> None:
+    """Refuse a finished result that this run would not give: of a fast run, other data, settings or code."""
+    _, as_json, _ = finished_files(experiment, out)
+    changed = _changed(as_json, _facts(experiment, data, fast=fast))
+    if changed:
+        raise InvalidInput(_differs(_page(experiment, out), "is the result", changed))
+
+
+def drop(experiment: Experiment, out: Path) -> None:
+    """Delete the pieces and the result of an earlier run; a run that is stopped then resumes as any other."""
+    pieces = _pieces(experiment, out)
+    if pieces.exists():
+        shutil.rmtree(pieces)
+    for path in finished_files(experiment, out):
+        path.unlink(missing_ok=True)
+
+
+def _pieces(experiment: Experiment, out: Path) -> Path:
+    return out / f"{experiment.name}.pieces"
 
 
 def run(experiment: Experiment, out: Path, data: DataFolder, *, fast: bool, force: bool, show: Show) -> Finished:
@@ -43,24 +80,18 @@ def run(experiment: Experiment, out: Path, data: DataFolder, *, fast: bool, forc
 
     ``force`` starts again: the pieces and the result of an earlier run are deleted.
     """
-    pieces = out / f"{experiment.name}.pieces"
-    if force and pieces.exists():
-        shutil.rmtree(pieces)
-    if is_finished(experiment, out) and not force:
-        path = next(path for path in finished_files(experiment, out) if path.exists())
+    experiment.check_needs()  # before --force deletes anything
+    if force:
+        drop(experiment, out)
+    if is_finished(experiment, out):
+        path = _page(experiment, out)
         raise InvalidInput(f"{str(path)!r} exists: choose another --out, or --force to measure again.")
+    pieces = _pieces(experiment, out)
     pieces.mkdir(parents=True, exist_ok=True)
-    settings = experiment.fast if fast else experiment.full
-    facts = {
-        "experiment": experiment.name,
-        "fast": fast,
-        "settings": asdict(settings),
-        "data": {file: data.digest(file) for file in experiment.data},
-        "code": code_digest(),
-    }
+    facts = _facts(experiment, data, fast=fast)
     _check_same(pieces / _SETTINGS, facts)
     began = time.perf_counter()
-    result = experiment.measure(Run(settings, data, pieces, show))
+    result = experiment.measure(Run(experiment.fast if fast else experiment.full, data, pieces, show))
     facts |= {
         "dperm": dperm.__version__,
         "python": platform.python_version(),
@@ -76,16 +107,26 @@ def _check_same(path: Path, facts: dict[str, Any]) -> None:
     if not path.exists():
         write_atomically(path, json.dumps(facts, indent=1))
         return
+    changed = _changed(path, facts)
+    if changed:
+        raise InvalidInput(_differs(path.parent, "has pieces", changed))
+
+
+def _changed(path: Path, facts: dict[str, Any]) -> list[str]:
+    """Return which facts differ from those in a JSON file, as users call them; all settings if it is not readable."""
     try:
         before = json.loads(path.read_text("utf-8"))
-        changed = [name for name in facts if before[name] != json.loads(json.dumps(facts[name]))]
-    except (ValueError, KeyError, TypeError):
+        changed = [name for name in facts if before[name] != facts[name]]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         changed = ["settings"]
-    if changed:
-        raise InvalidInput(
-            f"{str(path.parent)!r} has pieces of a run that differs in its {_listed(changed)}: choose another --out, "
-            "or --force to start again."
-        )
+    return ["--fast" if name == "fast" else name for name in changed]
+
+
+def _differs(path: Path, what: str, changed: Sequence[str]) -> str:
+    return (
+        f"{str(path)!r} {what} of a run that differs in its {_listed(changed)}: choose another --out, or --force to "
+        "start again."
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

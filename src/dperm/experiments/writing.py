@@ -66,7 +66,7 @@ def as_markdown(experiment: Experiment, result: Result, facts: Mapping[str, Any]
     if result.notes:
         lines += ["", *(f"- {note}" for note in result.notes)]
     settings = ", ".join(f"{name} {value!r}" for name, value in facts["settings"].items())
-    return "\n".join([*lines, "", f"Settings: {settings}.", ""])
+    return "\n".join([*lines, *(["", f"Settings: {settings}."] if settings else []), ""])
 
 
 def row_cells(row: Any) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from dperm.experiments import registry
+from dperm.experiments.datasets import DataFolder
 from dperm.experiments.experiment import Experiment
 from dperm.experiments.result import Baseline, Result, ResultRow
 
@@ -31,6 +32,7 @@ def stopped(run):
 
 
 TINY = Experiment("tiny", "A. Paper 2020", "a sum", 0.1, measure, Options(3), Options(2), ("tiny.npz",))
+TINY_AS_STOPPED = Experiment("stopped", "A. Paper 2020", "a sum", 0.1, measure, Options(3), Options(2))
 STOPPED = Experiment("stopped", "A. Paper 2020", "an interruption", 0.1, stopped, Options(1), Options(1))
 
 
@@ -109,8 +111,55 @@ def test_ctrl_c_keeps_finished_pieces(dperm, home, monkeypatch):
     monkeypatch.setattr(registry, "EXPERIMENTS", {"stopped": STOPPED})
     done = dperm("experiment", "run", "stopped")
     assert done.code == 1
-    assert "finished pieces are kept" in done.err
+    assert "finished pieces are kept, and the same command goes on from there" in done.err
     assert (home / "dperm-experiments" / "stopped.pieces" / "first.json").exists()
+
+
+def test_ctrl_c_under_force_says_how_to_go_on_and_it_does(dperm, home, monkeypatch):
+    other = replace(TINY, name="other")
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"stopped": TINY_AS_STOPPED, "other": other})
+    assert dperm("experiment", "run", "all").code == 0
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"stopped": STOPPED, "other": other})
+    done = dperm("experiment", "run", "all", "--force")
+    assert done.code == 1
+    assert "finished pieces are kept, and the same command without --force goes on from there" in done.err
+    # the old result of what was not reached would count as a new one
+    assert [path.name for path in (home / "dperm-experiments").iterdir()] == ["stopped.pieces"]
+    again = dperm("experiment", "run", "stopped")
+    assert "exists" not in again.err
+    assert "interrupted" in again.err
+
+
+def test_results_of_a_fast_run_do_not_count_for_all(dperm, home):
+    assert dperm("experiment", "run", "all", "--fast", "--out", "here").code == 0
+    done = dperm("experiment", "run", "all", "--out", "here")
+    assert done.code == 2
+    assert "tiny.md' is the result of a run that differs in its --fast and settings" in done.err
+    assert dperm("experiment", "run", "all", "--out", "here", "--force").code == 0
+    assert json.loads((home / "here" / "tiny.json").read_text())["fast"] is False
+
+
+def test_all_goes_on_without_what_needs_a_missing_package(dperm, home, monkeypatch):
+    monkeypatch.setattr("dperm.experiments.experiment.EXTRAS", {"no-such-package": "extra"})
+    needy = replace(TINY, name="needy", needs=("no-such-package",))
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"needy": needy, "tiny": TINY})
+    assert "no-such-package missing" in dperm("experiment", "list").out
+    assert json.loads(dperm("experiment", "list", "--json").out)[0]["needs"] == {"no-such-package": False}
+    done = dperm("experiment", "run", "all")
+    assert done.code == 1
+    assert "needy needs no-such-package" in done.err
+    assert done.err.splitlines()[-1] == "dperm: left out, for want of a package: needy."
+    assert (home / "dperm-experiments" / "tiny.md").exists()
+    alone = dperm("experiment", "run", "needy")
+    assert alone.code == 1
+    assert alone.err.startswith("dperm: needy needs no-such-package")
+
+
+def test_json_is_the_result(dperm):
+    (one,) = json.loads(dperm("experiment", "run", "tiny", "--json").out)
+    assert one["name"] == "tiny"
+    assert one["rows"][0] | {"certified": 3.0, "paper": 5.0} == one["rows"][0]
+    assert one["baselines"][0]["null_error"] == 0.5
 
 
 def test_a_full_disk_is_one_sentence(dperm, home, monkeypatch):
@@ -125,7 +174,16 @@ def test_a_full_disk_is_one_sentence(dperm, home, monkeypatch):
     monkeypatch.undo()
 
 
-def test_no_data_are_read_for_the_help(dperm):
-    done = dperm("experiment", "--help")
+@pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("list", "--help"), ("list",)])
+def test_no_data_are_read_for_the_help_and_the_list(dperm, home, monkeypatch, arguments):
+    def read(*_):
+        raise AssertionError("data are read")
+
+    (home / "tiny.npz").write_bytes(b"")
+    monkeypatch.setenv("DPERM_DATA", str(home))
+    monkeypatch.setattr(DataFolder, "read", read)
+    monkeypatch.setattr(DataFolder, "digest", read)
+    done = dperm("experiment", *arguments)
     assert done.code == 0
-    assert "DPERM_DATA" in done.out
+    # the two patches see data that are read
+    assert "unexpected AssertionError" in dperm("experiment", "run", "tiny").err

@@ -32,7 +32,7 @@ EXPERIMENT = Experiment(
     name="admm-figure1",
     paper=PAPER,
     what="objective and test log loss per epoch on a9a, ADMM and SGD",
-    minutes=0.5,
+    minutes=0.4,
     measure=measure,
     full=TraceSettings(epochs=60, rho=0.03, printed_rho=0.3, batch=256, step=1.0, rows=100_000, columns=100_000),
     fast=TraceSettings(epochs=8, rho=0.03, printed_rho=0.3, batch=64, step=1.0, rows=2000, columns=123),

@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
     name="admm-figure2",
     paper=PAPER,
     what="the same on MNIST 4 against 9 in three parts, in place of gisette",
-    minutes=1.2,
+    minutes=1.1,
     measure=measure,
     full=TraceSettings(epochs=100, rho=0.01, printed_rho=0.03, batch=128, step=1.0, rows=100_000, columns=100_000),
     fast=TraceSettings(epochs=8, rho=0.01, printed_rho=0.03, batch=64, step=1.0, rows=2000, columns=60),

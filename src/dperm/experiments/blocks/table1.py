@@ -102,7 +102,7 @@ EXPERIMENT = Experiment(
     name="skgd-table1",
     paper=PAPER,
     what="rates of all rows of table 1 for one problem, and the measured excess",
-    minutes=4,
+    minutes=2,
     measure=measure,
     full=BlockTableSettings(
         runs=40,
@@ -114,4 +114,5 @@ EXPERIMENT = Experiment(
         whole_steps=(4, 8, 16, 32, 64),
     ),
     fast=BlockTableSettings(runs=4, n=2_000, d=16, n_blocks=4, imbalance=64.0, steps=(16, 64), whole_steps=(8,)),
+    needs=("dp-accounting",),
 )

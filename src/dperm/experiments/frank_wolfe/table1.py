@@ -192,7 +192,7 @@ EXPERIMENT = Experiment(
     name="fw-table1",
     paper=PAPER,
     what="convergence bounds of all samplings against measured gaps",
-    minutes=0.5,
+    minutes=0.1,
     measure=measure,
     full=GapSettings(steps=500, runs=50, rows=400),
     fast=GapSettings(steps=40, runs=10, rows=100),

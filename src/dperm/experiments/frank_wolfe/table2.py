@@ -217,7 +217,7 @@ EXPERIMENT = Experiment(
     name="fw-table2",
     paper=PAPER,
     what="utility and uplink of the methods; the constants of Theorem 3",
-    minutes=1,
+    minutes=0.4,
     measure=measure,
     full=UtilitySettings(
         epsilons=(1.0, 4.0, 16.0), runs=5, steps=80, sketched_steps=20, n_sketch=256, n_sampled=20, rows=100_000

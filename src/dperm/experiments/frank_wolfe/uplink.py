@@ -196,7 +196,7 @@ EXPERIMENT = Experiment(
     name="fw-uplink",
     paper=PAPER,
     what="bytes sent by the parties at equal objective, without noise",
-    minutes=1,
+    minutes=0.2,
     measure=measure,
     full=UplinkSettings(
         steps=(2, 4, 8, 16, 32, 64, 128), rounds=30, n_sketch=512, widths=(4, 8, 16, 32, 64, 96), rows=100_000

@@ -102,7 +102,7 @@ EXPERIMENT = Experiment(
     name="gcd-figure2",
     paper=PAPER,
     what="sizes of the optimum's weights, and its quasi-sparsity",
-    minutes=0.3,
+    minutes=0.1,
     measure=measure,
     full=OptimumSettings(n_large=5, bars=30, rows=100_000, columns=100_000),
     fast=OptimumSettings(n_large=5, bars=10, rows=300, columns=60),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dperm.experiments.experiment import Experiment, Run
 from dperm.experiments.greedy.curves import CurveSettings, curves_of, panel
-from dperm.experiments.greedy.problems import FILES, L1_PROBLEMS
+from dperm.experiments.greedy.problems import ASSUMED, FILES, L1_PROBLEMS, NEIGHBOURS
 from dperm.experiments.greedy.table3 import PAPER
 from dperm.experiments.result import Result, ResultRow
 from dperm.queries.greedy import RULES
@@ -30,6 +30,8 @@ def measure(run: Run) -> Result:
             found |= {label: curves[name, label] for label in _OTHERS}
             panels.append(panel(problems[name], f"{name}, {noise}", found, "passes"))
     notes = (
+        ASSUMED,
+        f"{NEIGHBOURS} In the panels of printed noise DP-CD and DP-SGD are the certified runs.",
         "Printed noise: Laplace noise in every gradient before its score is taken (Theorem 4.2, implicit form), on "
         "scores that are not cut off at zero. It has no guarantee. For GS-s its true cost is certified to be at most "
         "twice the printed one per choice; for GS-r and GS-q no bound is known to us.",
@@ -49,4 +51,5 @@ EXPERIMENT = Experiment(
     full=CurveSettings(runs=20, points=40, rows=100_000, columns=100_000),
     fast=CurveSettings(runs=2, points=5, rows=300, columns=60),
     data=tuple(FILES[name] for name in L1_PROBLEMS if name in FILES),
+    needs=("dp-accounting",),
 )

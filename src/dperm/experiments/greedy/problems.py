@@ -21,7 +21,19 @@ from dperm.experiments.result import Baseline
 from dperm.objective import L1, L2, Logistic, Objective, Squared
 from dperm.types import FloatArray
 
-__all__ = ["FILES", "L1_PROBLEMS", "L2_PROBLEMS", "Problem", "Problems", "Size"]
+__all__ = ["ASSUMED", "FILES", "L1_PROBLEMS", "L2_PROBLEMS", "NEIGHBOURS", "Problem", "Problems", "Size"]
+
+#: what every fit of these problems takes as public, as the paper does
+ASSUMED = (
+    "Taken as public and not paid for, as in the paper: the means and deviations that columns and numeric targets are "
+    "standardised with, strengths of penalties that follow from optima without privacy, and options that were chosen "
+    "on the same data and other noise."
+)
+#: under which relation the compared methods are private
+NEIGHBOURS = (
+    "DP-GCD and DP-CD are (1, 1/n^2)-private under replace-one. DP-SGD is so under zero-out, the weaker promise, "
+    "unless it is marked replace-one."
+)
 
 #: files of the real data sets; that of mtp has another melting-point table
 FILES = {

@@ -10,9 +10,10 @@ from dperm.experiments.greedy.problems import FILES, L1_PROBLEMS, L2_PROBLEMS, P
 from dperm.experiments.greedy.table3 import PAPER
 from dperm.experiments.result import Result, ResultRow
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["EXPERIMENT", "PRINTED_SIZES"]
 
-_PRINTED = {
+#: rows and columns of Table 1
+PRINTED_SIZES = {
     "log1": (1000, 100),
     "log2": (1000, 100),
     "square": (1000, 1000),
@@ -31,15 +32,15 @@ def measure(run: Run) -> Result:
     """Count rows and columns."""
     settings: OptimumSettings = run.settings
     problems = Problems(run.data, Size(settings.rows, settings.columns))
-    sizes = run.pieces({name: partial(_size, problems, name) for name in _PRINTED})
+    sizes = run.pieces({name: partial(_size, problems, name) for name in PRINTED_SIZES})
     rows = []
-    for name, (n, p) in _PRINTED.items():
+    for name, (n, p) in PRINTED_SIZES.items():
         mine = tuple(sizes[name])
         why = "as printed" if mine == (n, p) else "made data, or a part of the data"
         if mine != (n, p) and not problems[name].data.origin.startswith("made"):
             why = _WHY.get(name, why)
         rows.append(ResultRow(f"{name}: rows, columns", None, None, f"{n}, {p}", why, f"{mine[0]}, {mine[1]}"))
-    shown = [name for name in (*L2_PROBLEMS, *L1_PROBLEMS) if name in _PRINTED]
+    shown = [name for name in (*L2_PROBLEMS, *L1_PROBLEMS) if name in PRINTED_SIZES]
     return Result(tuple(rows), tuple(problems[name].baseline() for name in shown))
 
 
@@ -51,7 +52,7 @@ EXPERIMENT = Experiment(
     name="gcd-table1",
     paper=PAPER,
     what="rows and columns of the data sets",
-    minutes=0.2,
+    minutes=0.1,
     measure=measure,
     full=OptimumSettings(n_large=5, bars=1, rows=100_000, columns=100_000),
     fast=OptimumSettings(n_large=5, bars=1, rows=300, columns=60),

@@ -207,7 +207,7 @@ EXPERIMENT = Experiment(
     name="local-marginals",
     paper=PAPER,
     what="k-way marginals from one bit per person: polynomials of several degrees",
-    minutes=3,
+    minutes=1.3,
     measure=measure,
     full=MarginalSettings(
         n_bits=32, k=8, n=1_000_000, a9a_bits=16, a9a_k=3, runs=4, asked=100, degrees=(None, 2, 3, 4, 5, 6, 8)

@@ -110,7 +110,7 @@ EXPERIMENT = Experiment(
     name="local-queries",
     paper=PAPER,
     what="means of smooth functions from one bit per person",
-    minutes=2,
+    minutes=1,
     measure=measure,
     full=SmoothQuerySettings(columns=(1, 2, 3), n=1_000_000, runs=4, functions=12, degrees=(4, 8)),
     fast=SmoothQuerySettings(columns=(1, 2), n=20_000, runs=2, functions=3, degrees=(4,)),

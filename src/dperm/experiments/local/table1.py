@@ -200,7 +200,7 @@ EXPERIMENT = Experiment(
     name="local-table1",
     paper=PAPER,
     what="sample complexities of table 1, with both rows of Smith et al., and dperm's",
-    minutes=1,
+    minutes=0.1,
     measure=measure,
     full=LocalTableSettings(errors=(0.1, 0.01, 0.001), columns=(1, 2, 4, 8), runs=40),
     fast=LocalTableSettings(errors=(0.03, 0.01), columns=(1, 4), runs=4),

@@ -17,7 +17,15 @@ from dperm.errors import MissingDependency
 from dperm.privacy.accounting import curves
 from dperm.privacy.accounting.events import Event, Gaussian, Laplace, PoissonGaussian
 
-__all__ = ["LOSS_INTERVAL", "applies", "clear_cache", "lower_epsilon", "upper_delta", "upper_epsilon"]
+__all__ = [
+    "LOSS_INTERVAL",
+    "applies",
+    "clear_cache",
+    "distribution_library",
+    "lower_epsilon",
+    "upper_delta",
+    "upper_epsilon",
+]
 
 #: spacing of the grid of losses for an epsilon of about 1; a wider one gives looser bounds in less time
 LOSS_INTERVAL = 1e-4
@@ -74,7 +82,8 @@ def _interval(leaves: Leaves) -> float:
     return LOSS_INTERVAL * 2.0 ** min(math.floor(math.log2(max(min(rough, one), 1.0))), 6)
 
 
-def _module() -> Any:
+def distribution_library() -> Any:
+    """Import dp-accounting, which is an extra."""
     try:
         from dp_accounting.pld import privacy_loss_distribution
     except ImportError:
@@ -96,7 +105,7 @@ def _composed(leaves: Leaves, interval: float, *, pessimistic: bool) -> Any:
 
 @lru_cache(maxsize=4)  # the curve of one plan asks for many deltas
 def _composed_items(leaves: tuple[tuple[Event, int], ...], interval: float, pessimistic: bool) -> Any:
-    library = _module()
+    library = distribution_library()
     options: dict[str, Any] = {
         "value_discretization_interval": interval,
         "pessimistic_estimate": pessimistic,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dperm.experiments.datasets import DataFolder
+from dperm.experiments.greedy.figure1 import compared, has_other_data, reason
 from dperm.experiments.greedy.methods import Fit, Path, calibrated_for, fit, passes_per_step, replace_one_part
 from dperm.experiments.greedy.problems import L1_PROBLEMS, L2_PROBLEMS, Problems, Size
 from dperm.experiments.greedy.settings import RULE, TUNED_OTHERWISE, setting
@@ -159,11 +160,67 @@ def test_figure_1_starts_every_curve_at_the_null_model(tmp_path):
             assert all(low <= y <= high for low, (_, y), high in zip(curve.low, curve.points, curve.high, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("name", "word", "best_other", "says"),
+    [
+        ("california", "on par", "DP-CD", "as the paper says"),
+        ("california", "behind", "DP-SGD, replace-one", "our DP-SGD averages"),
+        ("california", "ahead", "DP-CD", "dperm charges DP-GCD exactly"),
+        ("mtp", "behind", "DP-CD", "as the paper says"),
+        ("mtp", "on par", "DP-CD", "as the paper says"),
+        ("mtp", "ahead", "DP-CD", "dperm charges DP-GCD exactly"),
+        ("log1", "ahead", "DP-CD", "as the paper says"),
+        ("log1", "behind", "DP-CD", "not explained"),
+        ("log1", "behind", "DP-SGD, replace-one", "our DP-SGD averages"),
+        ("log1", "on par", "DP-SGD, replace-one", "the difference is below two standard errors"),
+    ],
+)
+def test_figure_1_explains_its_verdicts(name, word, best_other, says):
+    assert reason(name, word, best_other, other_data=False).startswith(says)
+    on_other_data = reason(name, word, best_other, other_data=True)
+    assert on_other_data.endswith("other data than the paper's")
+    assert on_other_data.startswith("as the paper says") == (says == "as the paper says")
+
+
+def test_figure_1_compares_with_the_best_of_the_others():
+    ours = Measured(1.0, 0.1, 0.9, 1.1, 2)
+    others = {"DP-CD": Measured(0.5, 0.1, 0.4, 0.6, 2), "DP-SGD": Measured(2.0, 0.1, 1.9, 2.1, 2)}
+    assert compared(ours, others) == ("behind", "DP-CD", "behind (1, next DP-CD 0.5)")
+    assert compared(ours, others | {"DP-CD": Measured(0.8, 0.1, 0.7, 0.9, 2)})[0] == "on par"
+    assert compared(ours, {"DP-SGD": others["DP-SGD"]})[0] == "ahead"
+
+
+def test_figure_1_says_that_cut_and_made_data_are_not_the_papers(tmp_path):
+    rows = [row for row in result_of("gcd-figure1", tmp_path).rows if "next to the others" in row.what]
+    assert len(rows) == len(L1_PROBLEMS) + len(L2_PROBLEMS)
+    assert all(row.difference.endswith("other data than the paper's") for row in rows)
+
+
+def test_log1_of_full_size_is_the_data_of_the_paper():
+    small, whole = (Problems(DataFolder(None), size)["log1"] for size in (SMALL, Size(100_000, 100_000)))
+    assert has_other_data("log1", small)
+    assert not has_other_data("log1", whole)
+
+
+#: as printed: right / wrong and relative error of each method; nonzero weights of the optimum, error of the null model
+TABLE_3 = {
+    "square": {"DP-CD": ("0 / 0", 0.75), "DP-SGD": ("0 / 3", 0.75), "DP-GCD": ("2 / 0", 0.35)},
+    "california": {"DP-CD": ("3 / 2", 0.0024), "DP-SGD": ("3 / 5", 0.020), "DP-GCD": ("2 / 0", 0.00056)},
+    "dorothea": {"DP-CD": ("1 / 1", 0.77), "DP-SGD": ("0 / 0", 0.78), "DP-GCD": ("1 / 0", 0.64)},
+    "madelon": {"DP-CD": ("0 / 0", 0.0085), "DP-SGD": ("0 / 0", 0.012), "DP-GCD": ("1 / 0", 0.0015)},
+}
+OPTIMA_OF_TABLE_3 = {"square": (7, 0.75), "california": (3, None), "dorothea": (72, 0.78), "madelon": (3, 0.012)}
+
+
 def test_table_3_shows_every_number_of_the_paper(tmp_path):
     rows = {row.what: row for row in result_of("gcd-table3", tmp_path).rows}
-    assert rows["dorothea, DP-GCD: error"].paper == 0.64
-    assert rows["madelon, DP-GCD: right / wrong"].paper == "1 / 0"
-    assert rows["square: nonzero weights of the optimum"].paper == 7
+    for name, methods in TABLE_3.items():
+        for method, (support, error) in methods.items():
+            assert rows[f"{name}, {method}: error"].paper == error
+            assert rows[f"{name}, {method}: right / wrong"].paper == support
+        count, null = OPTIMA_OF_TABLE_3[name]
+        assert rows[f"{name}: nonzero weights of the optimum"].paper == count
+        assert rows[f"{name}: error of the null model"].paper == null
     for name in L1_PROBLEMS:
         row = rows[f"{name}, DP-GCD: error"]
         assert row.certified.runs == row.printed.runs == 2

@@ -370,7 +370,7 @@ def test_the_distribution_path_keeps_counts(monkeypatch: pytest.MonkeyPatch) -> 
 
     def wrong_by() -> float:
         ten = pld.upper_epsilon({PoissonGaussian(2.0, 0.2): 10}, 1e-6)
-        library = pld._module()
+        library = pld.distribution_library()
         one = library.from_gaussian_mechanism(2.0, sampling_prob=0.2)
         total = one
         for _ in range(9):
