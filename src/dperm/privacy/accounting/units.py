@@ -41,7 +41,7 @@ def gaussian_in_units(multiplier: float, units: int) -> float:
     >>> round(gaussian_in_units(30.0, 9), 6)
     10.0
     """
-    return multiplier / math.sqrt(units) * _UP
+    return multiplier if units == 1 else multiplier / math.sqrt(units) * _UP
 
 
 def selection_in_units(multiplier: float, units: int) -> float:
